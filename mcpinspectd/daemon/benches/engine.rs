@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use mcpinspect_core::model::Direction;
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::event::{Body, Event};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::Body;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext};
 use mcpinspect_judge::detect::cross_server::{ToolIndex, ToolProfile};
 use mcpinspect_judge::detect::json::Json;
@@ -39,20 +39,24 @@ struct Count {
     detections: usize,
 }
 
-impl Output for Count {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        std::hint::black_box(message);
-        self.messages += 1;
-    }
-
-    fn event(&mut self, event: Event) {
-        self.events += 1;
-        match &event.body {
-            Body::ToolSeen(_) => self.tools += 1,
-            Body::Detection(_) => self.detections += 1,
+impl OutputSink for Count {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                std::hint::black_box(message);
+                self.messages += 1;
+            }
+            Output::Event(event) => {
+                self.events += 1;
+                match &event.body {
+                    Body::ToolSeen(_) => self.tools += 1,
+                    Body::Detection(_) => self.detections += 1,
+                    _ => {}
+                }
+                std::hint::black_box(event);
+            }
             _ => {}
         }
-        std::hint::black_box(event);
     }
 }
 

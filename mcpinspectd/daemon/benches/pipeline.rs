@@ -16,8 +16,7 @@ use mcpinspect_core::mcp;
 use mcpinspect_core::model::{Direction, ItemKind, ServerId, SessionId, Timestamp};
 use mcpinspect_core::source::script::Script;
 use mcpinspect_core::wire::framing::{DEFAULT_MAX_FRAME, Framer};
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{Owner, Registry, Sighting};
 use mcpinspect_runtime::queue::{Arrival, Bounds};
@@ -34,18 +33,22 @@ struct Count {
     queue: Option<MessageQueue>,
 }
 
-impl Output for Count {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        black_box(message);
-        self.messages += 1;
-        if let Some(queue) = &mut self.queue {
-            queue.message(message);
+impl OutputSink for Count {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                black_box(message);
+                self.messages += 1;
+                if let Some(queue) = &mut self.queue {
+                    queue.output(output);
+                }
+            }
+            Output::Event(event) => {
+                black_box(event);
+                self.events += 1;
+            }
+            _ => {}
         }
-    }
-
-    fn event(&mut self, event: Event) {
-        black_box(&event);
-        self.events += 1;
     }
 }
 

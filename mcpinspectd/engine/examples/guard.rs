@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use mcpinspect_core::model::{Action, Direction};
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, Judgement, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::render;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::detect::{ActiveRules, WeightedRules};
 use mcpinspect_judge::registry::Registry;
@@ -21,24 +21,23 @@ struct Guard {
     refused: usize,
 }
 
-impl Output for Guard {
-    fn judged(&mut self, message: &MessageSeen<'_>, judgement: &Judgement) {
-        let what = message.method.or(message.reply_to).unwrap_or("message");
-        if judgement.disposition() >= Action::Alert {
-            self.refused += 1;
-            println!("refused: {what}");
-        } else {
-            println!("passed:  {what}");
+impl OutputSink for Guard {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Judged(message, judgement) => {
+                let what = message.method.or(message.reply_to).unwrap_or("message");
+                if judgement.disposition() >= Action::Alert {
+                    self.refused += 1;
+                    println!("refused: {what}");
+                } else {
+                    println!("passed:  {what}");
+                }
+            }
+            Output::Event(event) => {
+                println!("         {}", render::title(event));
+            }
+            _ => {}
         }
-    }
-
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        println!(
-            "         {}",
-            mcpinspect_engine::event::render::title(&event)
-        );
     }
 }
 

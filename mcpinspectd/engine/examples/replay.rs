@@ -14,22 +14,24 @@ use std::sync::atomic::AtomicBool;
 use mcpinspect_core::model::{Direction, EndReason, Input, InputSink};
 use mcpinspect_core::source::script::Script;
 use mcpinspect_core::source::tape::{TapeReader, TapeWriter};
-use mcpinspect_engine::event::{Event, render};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::render;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::Registry;
 
 /// Prints what the engine tells.
 struct Print;
 
-impl Output for Print {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        let what = message.method.or(message.reply_to).unwrap_or("-");
-        println!("{}  {what}", message.direction.as_str());
-    }
-
-    fn event(&mut self, event: Event) {
-        println!("{}", render::title(&event));
+impl OutputSink for Print {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                let what = message.method.or(message.reply_to).unwrap_or("-");
+                println!("{}  {what}", message.direction.as_str());
+            }
+            Output::Event(event) => println!("{}", render::title(event)),
+            _ => {}
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use mcpinspect_judge::policy::situation::Found;
 use mcpinspect_judge::registry::Registry;
 
 use crate::event::{Body, Event};
-use crate::{Engine, Limits, MessageSeen, Output};
+use crate::{Engine, Limits, Output, OutputSink};
 
 /// Detection for one session.
 pub struct Examiner {
@@ -29,11 +29,11 @@ pub struct Examiner {
 #[derive(Default)]
 struct Findings(Vec<Found>);
 
-impl Output for Findings {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.0.extend(found_in(&event));
+impl OutputSink for Findings {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.0.extend(found_in(event));
+        }
     }
 }
 

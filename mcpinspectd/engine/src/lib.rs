@@ -1,6 +1,6 @@
 //! From bytes to messages and events: all of it, without a kernel, a clock or a thread.
 //!
-//! The engine is a value that is fed [`Input`]s and tells an [`Output`] what they meant. All times
+//! The engine is a value that is fed [`Input`]s and tells an [`OutputSink`] what they meant. All times
 //! come from the inputs, so the same inputs produce the same outputs: live, from a tape, in a test. It
 //! works in three steps, which are never mixed:
 //!
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! Nothing is reported before it is judged, so an inline guard can let a message wait for its
-//! [`Judgement`] (see [`Output::judged`]).
+//! [`Judgement`] (see [`Output::Judged`]).
 //!
 //! - `live`: a session's two streams
 //! - `observe`: frames become messages with a place in the session
 //! - `judge`, `judge_definitions`: what they mean
 //! - `overdue`: calls that wait too long for their answer
 //! - `turn`: holds the judgement of one input until it is reported
-//! - `tee`: feeds several outputs alike
+//! - `tee`: feeds several sinks alike
 //! - `record`: a message that can be kept
 //! - `lessons`: what people's decisions teach detection
 //!
@@ -62,7 +62,7 @@ pub use self::containment::{ContainmentPolicy, ContainmentRequest};
 pub use self::lessons::Taught;
 pub use self::limits::Limits;
 use self::live::LiveSession;
-pub use self::output::{Judgement, MessageKind, MessageSeen, Output, Overdue};
+pub use self::output::{Judgement, MessageKind, MessageSeen, Output, OutputSink, Overdue};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 pub use self::record::{MAX_BODY, MessageRecord, Record};
 pub use self::tee::Tee;
@@ -168,7 +168,7 @@ impl Engine {
 
     /// At `now`: reports which calls have waited too long for their answer. Call this often while
     /// inputs arrive live; the times of inputs count too. Most calls do nothing.
-    pub fn pass_time(&mut self, now: Timestamp, output: &mut dyn Output) {
+    pub fn pass_time(&mut self, now: Timestamp, sink: &mut dyn OutputSink) {
         // A clock that was set back is treated as a new one.
         if now >= self.swept && now.nanos_since(self.swept) < SWEEP_EVERY {
             return;
@@ -185,7 +185,7 @@ impl Engine {
         });
         for overdue in overdue {
             if let Some(session) = self.sessions.get_mut(&overdue.session_id) {
-                let mut turn = Turn::new(overdue.due, &mut self.judges, output);
+                let mut turn = Turn::new(overdue.due, &mut self.judges, sink);
                 session.report_overdue(&mut turn, &overdue);
             }
         }
@@ -193,7 +193,7 @@ impl Engine {
 
     /// While nothing is happening: reports what people decided about pins since the last call, in this
     /// process or another. Call this often; most calls do nothing.
-    pub fn idle(&mut self, now: Timestamp, output: &mut dyn Output) {
+    pub fn idle(&mut self, now: Timestamp, sink: &mut dyn OutputSink) {
         // A clock that was set back is treated as a new one.
         if now >= self.looked && now.nanos_since(self.looked) < LOOK_EVERY {
             return;
@@ -208,7 +208,7 @@ impl Engine {
                 self.taught
                     .extend(lessons::taught(&decided, registry, detector));
             }
-            output.event(policy::event(decided));
+            sink.output(Output::Event(&policy::event(decided)));
         }
         let registry = &mut self.judges.registry;
         registry.save(now);
@@ -223,16 +223,17 @@ impl Engine {
                 without_text: health.texts_lost.saturating_sub(texts_lost),
             };
             let every_server = ServerId(EVERY_SERVER.into());
-            output.event(Event::new(now, Subject::server(every_server), body));
+            let event = Event::new(now, Subject::server(every_server), body);
+            sink.output(Output::Event(&event));
         }
     }
 
-    /// Takes in what happened: observes it, judges it, and tells `output` what it meant.
+    /// Takes in what happened: observes it, judges it, and tells `sink` what it meant.
     ///
     /// Inputs of an unknown or ended session are ignored.
-    pub fn handle(&mut self, input: Input<'_>, output: &mut dyn Output) {
+    pub fn handle(&mut self, input: Input<'_>, sink: &mut dyn OutputSink) {
         if let Some(time) = input.time() {
-            self.pass_time(time, output);
+            self.pass_time(time, sink);
         }
         if let Input::SessionStarted(start) = &input {
             // On disk before the event is emitted: the name must not be another's after a restart.
@@ -250,7 +251,7 @@ impl Engine {
             self.judges.registry.save(start.time);
             let replaced = self.judges.registry.replaced(owner, &start.server);
             let session = LiveSession::new(start, owner, self.limits);
-            let mut turn = Turn::new(start.time, &mut self.judges, output);
+            let mut turn = Turn::new(start.time, &mut self.judges, sink);
             session.announce(start, &mut turn);
             if let Some(replaced) = &replaced {
                 session.report_replaced(start, replaced, &mut turn);
@@ -270,7 +271,7 @@ impl Engine {
         } = &input
             && *id == SessionId::none()
         {
-            let mut turn = Turn::new(*time, &mut self.judges, output);
+            let mut turn = Turn::new(*time, &mut self.judges, sink);
             let body = BlindSpot {
                 mechanism: *mechanism,
                 pid: *pid,
@@ -289,7 +290,7 @@ impl Engine {
             return;
         };
         let before = session.unfinished();
-        let mut turn = Turn::new(input.time().unwrap_or_default(), &mut self.judges, output);
+        let mut turn = Turn::new(input.time().unwrap_or_default(), &mut self.judges, sink);
         match &input {
             Input::SessionStarted(_) => {}
             Input::PartiesChanged {

@@ -106,12 +106,11 @@ impl SessionState {
                 turn.tell_message(&seen);
             }
             Ok(Payload::Batch(batch)) => {
-                let wanted = turn.wants_members();
                 let mut members = Vec::new();
                 let mut budget = Budget::of(MEMBERS_MEMORY);
                 batch.for_each(|message| {
                     let member = self.batch_member(turn, direction, message, frame.bytes);
-                    if wanted && members.len() < MAX_MEMBERS && budget.take(member.decoded()) {
+                    if members.len() < MAX_MEMBERS && budget.take(member.decoded()) {
                         members.push(member);
                     }
                 });

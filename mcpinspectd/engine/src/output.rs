@@ -8,34 +8,29 @@ use mcpinspect_core::session::Correlation;
 
 use crate::event::Event;
 
-/// Takes what the engine says, in the order in which it happened. [`Tee`](super::Tee) joins several.
-pub trait Output {
+/// What the engine says about an input, in the order in which it happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Output<'a> {
     /// A message was judged but not reported yet: this is where an inline guard decides whether it
     /// passes. If a message causes thousands of events, the judgement holds the latest; the others were reported.
-    fn judged(&mut self, _message: &MessageSeen<'_>, _judgement: &Judgement) {}
-
+    Judged(&'a MessageSeen<'a>, &'a Judgement),
     /// A message was seen, or something that is not a message; a batch is one.
-    fn message(&mut self, message: &MessageSeen<'_>);
-
-    /// Whether [`Output::member`] is wanted.
-    fn wants_members(&self) -> bool {
-        false
-    }
-
+    Message(&'a MessageSeen<'a>),
     /// A member of the last batch seen. Its bytes, position and sequence are the batch's. At
     /// most 16,384 members of a batch are reported, and no more than take 4 MiB.
-    fn member(&mut self, _member: &MessageSeen<'_>) {}
-
+    Member(&'a MessageSeen<'a>),
     /// A request has waited too long for its answer, which may still come. Each is reported once.
-    fn overdue(&mut self, _overdue: &Overdue) {}
-
-    /// Whether [`Output::event`] is wanted.
-    fn wants_events(&self) -> bool {
-        true
-    }
-
+    Overdue(&'a Overdue),
     /// Something worth reporting happened.
-    fn event(&mut self, event: Event);
+    Event(&'a Event),
+}
+
+/// Takes what the engine says. [`Tee`](super::Tee) joins several.
+///
+/// One method takes everything, so that whatever stands in between cannot forget to pass something on.
+pub trait OutputSink {
+    /// Takes the next output.
+    fn output(&mut self, output: Output<'_>);
 }
 
 /// What a frame holds.

@@ -2,14 +2,14 @@
 //!
 //! What is observed and judged collects here as a [`Judgement`]; none of it leaves until the step
 //! is over. A consumer that has to decide whether a message passes (an inline guard) is shown the
-//! judgement first, through [`Output::judged`]. Reporting nothing early also keeps the order
+//! judgement first, as [`Output::Judged`]. Reporting nothing early also keeps the order
 //! crash-safe: a pin is on disk before anything reports it.
 
 use mcpinspect_core::model::{Action, Timestamp};
 use mcpinspect_judge::detect::Isolated;
 use mcpinspect_judge::registry::Registry;
 
-use super::output::{Judgement, MessageSeen, Output, Overdue};
+use super::output::{Judgement, MessageSeen, Output, OutputSink, Overdue};
 use super::policy::AutoApproval;
 use crate::event::Event;
 
@@ -32,18 +32,22 @@ pub(super) struct Turn<'a> {
     judgement: Judgement,
     /// Bytes of memory that its events occupy.
     held: usize,
-    output: &'a mut dyn Output,
+    sink: &'a mut dyn OutputSink,
 }
 
 impl<'a> Turn<'a> {
     /// A turn for an input that happened at `time`.
-    pub(super) fn new(time: Timestamp, judges: &'a mut Judges, output: &'a mut dyn Output) -> Self {
+    pub(super) fn new(
+        time: Timestamp,
+        judges: &'a mut Judges,
+        sink: &'a mut dyn OutputSink,
+    ) -> Self {
         Self {
             time,
             judges,
             judgement: Judgement::CLEAN,
             held: 0,
-            output,
+            sink,
         }
     }
 
@@ -62,33 +66,28 @@ impl<'a> Turn<'a> {
         self.judgement.disposition = self.judgement.disposition.max(action);
     }
 
-    /// Whether the members of a batch should be reported individually.
-    pub(super) fn wants_members(&self) -> bool {
-        self.output.wants_members()
-    }
-
     /// Shows the judgement of a message, and reports the message. Its events follow.
     pub(super) fn tell_message(&mut self, message: &MessageSeen<'_>) {
-        self.output.judged(message, &self.judgement);
-        self.output.message(message);
+        self.sink.output(Output::Judged(message, &self.judgement));
+        self.sink.output(Output::Message(message));
         self.judgement.disposition = Action::None;
     }
 
     /// Reports a member of the last batch.
     pub(super) fn tell_member(&mut self, member: &MessageSeen<'_>) {
-        self.output.member(member);
+        self.sink.output(Output::Member(member));
     }
 
     /// Reports that a request is overdue.
     pub(super) fn tell_overdue(&mut self, overdue: &Overdue) {
-        self.output.overdue(overdue);
+        self.sink.output(Output::Overdue(overdue));
     }
 
     /// Reports the events that have collected.
     pub(super) fn tell(&mut self) {
         self.held = 0;
         for event in self.judgement.events.drain(..) {
-            self.output.event(event);
+            self.sink.output(Output::Event(&event));
         }
     }
 }

@@ -5,8 +5,8 @@
 use arbitrary::Arbitrary;
 use mcpinspect_core::model::{Direction, EndReason};
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::event::{Body, Event};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::Body;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::Registry;
 use mcpinspectd_fuzz::fuzz_target;
@@ -48,16 +48,18 @@ struct Log {
     ended: Option<(u64, u64)>,
 }
 
-impl Output for Log {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.lines.push(format!("{message:?}"));
-    }
-
-    fn event(&mut self, event: Event) {
-        if let Body::SessionEnded(ended) = &event.body {
-            self.ended = Some((ended.bytes, ended.bytes_lost));
+impl OutputSink for Log {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => self.lines.push(format!("{message:?}")),
+            Output::Event(event) => {
+                if let Body::SessionEnded(ended) = &event.body {
+                    self.ended = Some((ended.bytes, ended.bytes_lost));
+                }
+                self.lines.push(format!("{event:?}"));
+            }
+            _ => {}
         }
-        self.lines.push(format!("{event:?}"));
     }
 }
 

@@ -19,8 +19,8 @@ use mcpinspect_common::{
 use mcpinspect_core::model::{
     BlindMechanism, Direction, Executed, Input, InputSink, Pid, ServerId, ServerIdentity, SessionId,
 };
-use mcpinspect_engine::event::{Body, Event};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::Body;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::Registry;
 use mcpinspect_process::identity::Launched;
@@ -319,11 +319,11 @@ struct Checked {
 #[derive(Default)]
 struct Ended(Vec<(SessionId, u64)>);
 
-impl Output for Ended {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        if let (Body::SessionEnded(ended), Some(subject)) = (&event.body, &event.subject) {
+impl OutputSink for Ended {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output
+            && let (Body::SessionEnded(ended), Some(subject)) = (&event.body, &event.subject)
+        {
             self.0.push((subject.session_id.clone(), ended.bytes));
         }
     }

@@ -12,7 +12,7 @@ use mcpinspect_core::model::{Input, InputSink, Timestamp};
 use mcpinspect_core::source::{Progress, Source as _};
 use mcpinspect_core::text::escape::printable;
 use mcpinspect_engine::event::json::terminal_safe;
-use mcpinspect_engine::{Engine, Limits, Output};
+use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::detect::{ActiveRules, NoDetector, WeightedRules};
 use mcpinspect_judge::registry::Registry;
@@ -213,7 +213,7 @@ struct Playing<O> {
     output: O,
 }
 
-impl<O: Output> InputSink for Playing<O> {
+impl<O: OutputSink> InputSink for Playing<O> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(input, &mut self.output);
     }

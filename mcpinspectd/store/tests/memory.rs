@@ -3,8 +3,7 @@
 
 use mcpinspect_core::model::Direction;
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_store::registry;
 use serde_json::json;
@@ -12,12 +11,12 @@ use serde_json::json;
 #[derive(Default)]
 struct Count(u64);
 
-impl Output for Count {
-    fn message(&mut self, _: &MessageSeen<'_>) {
-        self.0 += 1;
+impl OutputSink for Count {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Message(_) = output {
+            self.0 += 1;
+        }
     }
-
-    fn event(&mut self, _: Event) {}
 }
 
 fn send(

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use mcpinspect_core::model::Direction::{self, ClientToServer, ServerToClient};
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::event::{Body, Event};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::Body;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::detect::{ActiveRules, WeightedRules};
 use mcpinspect_store::registry;
@@ -83,24 +83,22 @@ struct Told {
     findings: usize,
 }
 
-impl Output for Told {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.messages += 1;
-        self.invalid += usize::from(message.invalid_reason == Some("not_json"));
-    }
-
-    fn wants_members(&self) -> bool {
-        true
-    }
-
-    fn event(&mut self, event: Event) {
-        match &event.body {
-            Body::CaptureGap(_) => self.lost += 1,
-            Body::ToolChanged(_) => self.changed += 1,
-            Body::Detection(found) => {
-                self.findings += 1;
-                self.cut += usize::from(found.detection.pattern == "too-much-to-read");
+impl OutputSink for Told {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                self.messages += 1;
+                self.invalid += usize::from(message.invalid_reason == Some("not_json"));
             }
+            Output::Event(event) => match &event.body {
+                Body::CaptureGap(_) => self.lost += 1,
+                Body::ToolChanged(_) => self.changed += 1,
+                Body::Detection(found) => {
+                    self.findings += 1;
+                    self.cut += usize::from(found.detection.pattern == "too-much-to-read");
+                }
+                _ => {}
+            },
             _ => {}
         }
     }

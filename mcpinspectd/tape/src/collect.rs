@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use mcpinspect_core::model::{SessionStart, Transport};
-use mcpinspect_engine::event::{Body, Event};
+use mcpinspect_engine::event::Body;
 use mcpinspect_engine::recall::Raw;
-use mcpinspect_engine::{MessageSeen, Output};
+use mcpinspect_engine::{MessageSeen, Output, OutputSink};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -59,30 +59,34 @@ impl Collector {
     }
 }
 
-impl Output for Collector {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        let mut entry = Entry::seen(message, self.header.transport);
-        if !self.has_times {
-            entry.latency_ns = None;
-        }
-        self.counting.add(&entry);
-        self.entries.push(entry);
-    }
-
-    fn event(&mut self, event: Event) {
-        let info = |info: &Option<Value>| {
-            let text = info.as_ref().map(Value::to_string)?;
-            Some(Box::new(Raw(RawValue::from_string(text).ok()?)))
-        };
-        match &event.body {
-            Body::SessionIdentified(identified) => {
-                self.header.protocol_version = identified.protocol_version.clone();
-                self.header.server_info = info(&identified.server_info);
-                self.header.client_info = info(&identified.client_info);
+impl OutputSink for Collector {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                let mut entry = Entry::seen(message, self.header.transport);
+                if !self.has_times {
+                    entry.latency_ns = None;
+                }
+                self.counting.add(&entry);
+                self.entries.push(entry);
             }
-            Body::SessionEnded(ended) => {
-                self.header.ended = Some(event.time.exact());
-                self.header.end_reason = Some(ended.reason);
+            Output::Event(event) => {
+                let info = |info: &Option<Value>| {
+                    let text = info.as_ref().map(Value::to_string)?;
+                    Some(Box::new(Raw(RawValue::from_string(text).ok()?)))
+                };
+                match &event.body {
+                    Body::SessionIdentified(identified) => {
+                        self.header.protocol_version = identified.protocol_version.clone();
+                        self.header.server_info = info(&identified.server_info);
+                        self.header.client_info = info(&identified.client_info);
+                    }
+                    Body::SessionEnded(ended) => {
+                        self.header.ended = Some(event.time.exact());
+                        self.header.end_reason = Some(ended.reason);
+                    }
+                    _ => {}
+                }
             }
             _ => {}
         }

@@ -2,8 +2,7 @@
 
 use mcpinspect_core::model::{Input, InputSink, Timestamp};
 use mcpinspect_core::source::{Progress, Source as _};
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::Registry;
 use serde_json::{Value, json};
@@ -126,14 +125,16 @@ struct Play {
 #[derive(Default)]
 struct Said(Vec<(u64, Option<u64>, Option<u64>)>, Vec<String>);
 
-impl Output for Said {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.0
-            .push((message.time.0, message.answers, message.latency_ns));
-    }
-
-    fn event(&mut self, event: Event) {
-        self.1.push(event.kind().name().to_owned());
+impl OutputSink for Said {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                self.0
+                    .push((message.time.0, message.answers, message.latency_ns));
+            }
+            Output::Event(event) => self.1.push(event.kind().name().to_owned()),
+            _ => {}
+        }
     }
 }
 

@@ -10,9 +10,8 @@ use mcpinspect_core::model::{Input, InputSink, Timestamp};
 use mcpinspect_core::source;
 use mcpinspect_core::source::tape::TapeError;
 use mcpinspect_core::source::{Source, tape};
-use mcpinspect_engine::event::Event;
 use mcpinspect_engine::event::envelope::{Envelope, EventId};
-use mcpinspect_engine::{Engine, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::registry::Registry;
 use mcpinspect_settings::config::Config;
@@ -102,18 +101,18 @@ impl Lines {
     }
 }
 
-impl Output for Lines {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.number += 1;
-        let first = *self.first.get_or_insert(event.time);
-        match Envelope::new(&event, EventId::new(first, self.number), None, MAX_EVENT) {
-            Ok(envelope) => {
-                self.text.push_str(&envelope.json);
-                self.text.push('\n');
+impl OutputSink for Lines {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.number += 1;
+            let first = *self.first.get_or_insert(event.time);
+            match Envelope::new(event, EventId::new(first, self.number), None, MAX_EVENT) {
+                Ok(envelope) => {
+                    self.text.push_str(&envelope.json);
+                    self.text.push('\n');
+                }
+                Err(error) => tracing::error!(%error, "an event cannot be printed"),
             }
-            Err(error) => tracing::error!(%error, "an event cannot be printed"),
         }
     }
 }

@@ -15,7 +15,7 @@ use mcpinspect_core::source;
 use mcpinspect_core::source::Source as _;
 use mcpinspect_core::wire::held::Scratch;
 use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::priority::Priority;
@@ -325,11 +325,11 @@ fn lock(registry: &Path) -> anyhow::Result<Flock<File>> {
 /// Passes events to the sinks, each after the registry's writes that precede it.
 struct Publish(Outbox<Event>);
 
-impl Output for Publish {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.0.push(event);
+impl OutputSink for Publish {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.0.push(event.clone());
+        }
     }
 }
 

@@ -11,8 +11,7 @@ use mcpinspect_cli::terminal::wants_colour;
 use mcpinspect_core::model::{Pid, Timestamp};
 use mcpinspect_core::source;
 use mcpinspect_core::source::Source as _;
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::registry::{Registry, ServerNames};
 use mcpinspect_runtime::bell::Bell;
@@ -137,13 +136,9 @@ struct Live<F> {
     is_opening: bool,
 }
 
-impl<F: Format> Output for Live<F> {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.tap.message(message);
-    }
-
-    fn event(&mut self, event: Event) {
-        self.tap.event(event);
+impl<F: Format> OutputSink for Live<F> {
+    fn output(&mut self, output: Output<'_>) {
+        self.tap.output(output);
     }
 }
 

@@ -3,9 +3,9 @@
 
 use mcpinspect_core::model::{EVERY_SERVER, ServerId, Timestamp};
 use mcpinspect_core::text::escape::printable;
-use mcpinspect_engine::Output;
 use mcpinspect_engine::event::body::{Policy, PolicyDecision, PolicyItem};
 use mcpinspect_engine::event::{Event, Subject};
+use mcpinspect_engine::{Output, OutputSink};
 use mcpinspect_judge::registry::DecidedBy;
 use mcpinspect_settings::approvals::folder::Notice;
 
@@ -14,7 +14,7 @@ use super::{Host, Pipeline};
 /// Longest text about a file, in characters.
 const REASON_MAX: usize = 512;
 
-impl<O: Output, H: Host> Pipeline<O, H> {
+impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// Applies the lists as they are now. Most calls find nothing to do.
     pub fn look_at_approvals(&mut self, now: Timestamp) {
         let Some(news) = self.host.approvals(now) else {
@@ -24,7 +24,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
         registry.set_listed(news.listed, now);
         registry.save(now);
         for notice in news.notices {
-            self.output.event(event(&notice, now));
+            self.output.output(Output::Event(&event(&notice, now)));
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Contains servers because of findings, without asking anyone, if the configuration says so.
 
-use mcpinspect_engine::event::Event;
 use mcpinspect_engine::{ContainmentPolicy, ContainmentRequest};
-use mcpinspect_engine::{Judgement, MessageSeen, Output};
+use mcpinspect_engine::{Output, OutputSink};
 
 /// An output that passes everything on and collects what the policy requests.
 pub(super) struct Containment<'a, O> {
@@ -11,26 +10,12 @@ pub(super) struct Containment<'a, O> {
     pub(super) requested: &'a mut Vec<ContainmentRequest>,
 }
 
-impl<O: Output> Output for Containment<'_, O> {
-    fn judged(&mut self, message: &MessageSeen<'_>, judgement: &Judgement) {
-        self.output.judged(message, judgement);
-    }
-
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.output.message(message);
-    }
-
-    fn wants_members(&self) -> bool {
-        self.output.wants_members()
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        self.output.member(member);
-    }
-
-    fn event(&mut self, event: Event) {
-        self.requested.extend(self.policy.consider(&event));
-        self.output.event(event);
+impl<O: OutputSink> OutputSink for Containment<'_, O> {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.requested.extend(self.policy.consider(event));
+        }
+        self.output.output(output);
     }
 }
 
@@ -51,16 +36,14 @@ mod tests {
         told: usize,
     }
 
-    impl Output for Guard {
-        fn judged(&mut self, _message: &MessageSeen<'_>, _judgement: &Judgement) {
-            self.judged += 1;
+    impl OutputSink for Guard {
+        fn output(&mut self, output: Output<'_>) {
+            match output {
+                Output::Judged(_, _) => self.judged += 1,
+                Output::Message(_) => self.told += 1,
+                _ => {}
+            }
         }
-
-        fn message(&mut self, _message: &MessageSeen<'_>) {
-            self.told += 1;
-        }
-
-        fn event(&mut self, _event: Event) {}
     }
 
     #[test]

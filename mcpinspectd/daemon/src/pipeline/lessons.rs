@@ -1,7 +1,7 @@
 //! What detection learns from people's decisions, kept beside the registry.
 
 use mcpinspect_core::model::Timestamp;
-use mcpinspect_engine::{Output, Taught};
+use mcpinspect_engine::{OutputSink, Taught};
 use mcpinspect_judge::detect::WeightedRules;
 use mcpinspect_judge::detect::category::Category;
 use mcpinspect_judge::detect::meaning::act::ACTS;
@@ -11,7 +11,7 @@ use mcpinspect_settings::lessons;
 use super::Pipeline;
 use super::host::Host;
 
-impl<O: Output, H: Host> Pipeline<O, H> {
+impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// Stores what decisions taught, and judges by it from now on.
     pub(super) fn learn(&mut self, taught: Vec<Taught>) {
         let mut changed = false;

@@ -5,9 +5,8 @@
 //! and what does not fit in the queue is only counted. The pipeline never waits for the
 //! consumer.
 
-use mcpinspect_engine::event::Event;
 use mcpinspect_engine::{
-    MAX_BODY, MessageKind, MessageRecord, MessageSeen, Output, Overdue, Record,
+    MAX_BODY, MessageKind, MessageRecord, MessageSeen, Output, OutputSink, Overdue, Record,
 };
 use mcpinspect_runtime::queue::{Bounds, LossReport, Receiver, Sender, bounded};
 
@@ -45,36 +44,34 @@ impl MessageQueue {
     }
 }
 
-impl Output for MessageQueue {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        let fits = self.queue.offer(Self::weight(message, false), || {
-            Record::Message(MessageRecord::message(message))
-        });
-        self.batch_fits = fits && message.kind == MessageKind::Batch;
-    }
-
-    fn wants_members(&self) -> bool {
-        true
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        let weight = Self::weight(member, true);
-        if self.batch_fits {
-            self.queue
-                .offer(weight, || Record::Message(MessageRecord::member(member)));
-        } else {
-            self.queue.refuse(weight);
+impl OutputSink for MessageQueue {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                let fits = self.queue.offer(Self::weight(message, false), || {
+                    Record::Message(MessageRecord::message(message))
+                });
+                self.batch_fits = fits && message.kind == MessageKind::Batch;
+            }
+            Output::Member(member) => {
+                let weight = Self::weight(member, true);
+                if self.batch_fits {
+                    self.queue
+                        .offer(weight, || Record::Message(MessageRecord::member(member)));
+                } else {
+                    self.queue.refuse(weight);
+                }
+            }
+            Output::Overdue(overdue) => {
+                self.queue
+                    .offer(size_of::<Overdue>(), || Record::Overdue(overdue.clone()));
+            }
+            Output::Event(event) => {
+                self.queue
+                    .offer(event.body.size(), || Record::Event(Box::new(event.clone())));
+            }
+            Output::Judged(..) => {}
         }
-    }
-
-    fn overdue(&mut self, overdue: &Overdue) {
-        self.queue
-            .offer(size_of::<Overdue>(), || Record::Overdue(overdue.clone()));
-    }
-
-    fn event(&mut self, event: Event) {
-        self.queue
-            .offer(event.body.size(), || Record::Event(Box::new(event)));
     }
 }
 

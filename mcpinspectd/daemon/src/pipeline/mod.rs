@@ -49,7 +49,7 @@ use std::path::PathBuf;
 
 use mcpinspect_core::model::{Account, Input, InputSink, Pid, Timestamp};
 use mcpinspect_engine::ContainmentPolicy;
-use mcpinspect_engine::{Engine, Output, Tee};
+use mcpinspect_engine::{Engine, Output, OutputSink, Tee};
 use mcpinspect_process as process;
 
 use self::containment::Containment;
@@ -88,7 +88,7 @@ pub struct Pipeline<O, H> {
     counted: Option<Timestamp>,
 }
 
-impl<O: Output, H: Host> Pipeline<O, H> {
+impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// A pipeline that ends in `output` and answers what arrives through `requests`.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     }
 }
 
-impl<O: Output, H: Host> Pipeline<O, H> {
+impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// Takes an input through every stage after the first.
     fn take(&mut self, input: Input<'_>) {
         self.programs.look_up(&input);
@@ -181,7 +181,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
     }
 }
 
-impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
+impl<O: OutputSink, H: Host> InputSink for Pipeline<O, H> {
     fn input(&mut self, input: Input<'_>) {
         if !self.guarded.concerns(&input) {
             return self.take(input);
@@ -212,7 +212,7 @@ impl<O: Output, H: Host> InputSink for Pipeline<O, H> {
         let taught = self.engine.take_lessons();
         let serves = |process| self.sessions.serves(process);
         for event in self.leftovers.due(now, serves, process::snapshot) {
-            outputs.event(event);
+            outputs.output(Output::Event(&event));
         }
         self.learn(taught);
     }

@@ -6,10 +6,10 @@ use mcpinspect_core::model::{
     Account, DefinitionHash, EVERY_SERVER, ItemKind, ServerId, Timestamp,
 };
 use mcpinspect_core::text::escape::{plain, printable};
-use mcpinspect_engine::Output;
 use mcpinspect_engine::event::body::{Policy, PolicyDecision, PolicyItem};
 use mcpinspect_engine::event::{Event, Subject};
 use mcpinspect_engine::{ContainmentPolicy, ContainmentRequest};
+use mcpinspect_engine::{Output, OutputSink};
 use mcpinspect_judge::registry::{Attribution, DecideError, DecidedBy, ItemKey, Owner, ServerOf};
 use mcpinspect_settings::lessons;
 use mcpinspect_settings::suppression::{Suppression, SuppressionError};
@@ -29,7 +29,7 @@ use crate::status::metrics::Snapshot;
 /// costs a look at every stream.
 const COUNT_EVERY: u64 = 100_000_000;
 
-impl<O: Output, H: Host> Pipeline<O, H> {
+impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// What findings lead to from now on.
     pub fn set_containment(&mut self, policy: ContainmentPolicy) {
         self.containment = policy;
@@ -100,7 +100,7 @@ impl<O: Output, H: Host> Pipeline<O, H> {
                     let check = |tool: &ToolForm| registry.check(server, &tool.name, tool.hash);
                     let _ = reply.send(tools.iter().map(check).collect());
                 }
-                ControlRequest::Tell(event) => self.output.event(*event),
+                ControlRequest::Tell(event) => self.output.output(Output::Event(&event)),
                 ControlRequest::Decide {
                     decision,
                     caller,
@@ -447,7 +447,8 @@ impl<O: Output, H: Host> Pipeline<O, H> {
             reason,
         };
         let subject = Subject::server(ServerId(server.into())).of_user(server_uid);
-        self.output.event(Event::new(now, subject, body));
+        let event = Event::new(now, subject, body);
+        self.output.output(Output::Event(&event));
     }
 }
 

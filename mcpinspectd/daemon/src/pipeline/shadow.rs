@@ -16,7 +16,7 @@ use mcpinspect_core::model::{ItemKind, SessionId};
 use mcpinspect_engine::event::body::{MatchedRule, RuleMatched};
 use mcpinspect_engine::event::{Body, Event, Subject};
 use mcpinspect_engine::examine::found_in;
-use mcpinspect_engine::{Judgement, MessageSeen, Output, Overdue};
+use mcpinspect_engine::{Judgement, MessageSeen, Output, OutputSink};
 use mcpinspect_judge::policy::Policy;
 use mcpinspect_judge::policy::record::Record;
 use mcpinspect_judge::policy::session::Session;
@@ -152,16 +152,11 @@ impl Shadow {
 }
 
 /// Notices decisions about pins, which are made while no messages pass.
-impl Output for Shadow {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn wants_events(&self) -> bool {
-        let rules = self.rules.as_ref();
-        rules.is_some_and(|rules| rules.policy.asks_for_tool_status())
-    }
-
-    fn event(&mut self, event: Event) {
-        if matches!(event.body, Body::Policy(_)) {
+impl OutputSink for Shadow {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output
+            && matches!(event.body, Body::Policy(_))
+        {
             for watched in self.sessions.values_mut() {
                 watched.is_stale = true;
             }
@@ -200,37 +195,20 @@ pub(super) struct Shadowed<'a, O> {
     pub(super) due: Vec<Event>,
 }
 
-impl<O: Output> Output for Shadowed<'_, O> {
-    fn judged(&mut self, message: &MessageSeen<'_>, judgement: &Judgement) {
-        self.output.judged(message, judgement);
-        self.due = self.shadow.judge(message, judgement);
-    }
-
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.output.message(message);
-        for event in std::mem::take(&mut self.due) {
-            self.output.event(event);
+impl<O: OutputSink> OutputSink for Shadowed<'_, O> {
+    fn output(&mut self, output: Output<'_>) {
+        self.output.output(output);
+        match output {
+            Output::Judged(message, judgement) => {
+                self.due = self.shadow.judge(message, judgement);
+            }
+            Output::Message(_) => {
+                for event in std::mem::take(&mut self.due) {
+                    self.output.output(Output::Event(&event));
+                }
+            }
+            Output::Member(_) | Output::Overdue(_) | Output::Event(_) => {}
         }
-    }
-
-    fn wants_members(&self) -> bool {
-        self.output.wants_members()
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        self.output.member(member);
-    }
-
-    fn overdue(&mut self, overdue: &Overdue) {
-        self.output.overdue(overdue);
-    }
-
-    fn wants_events(&self) -> bool {
-        self.output.wants_events()
-    }
-
-    fn event(&mut self, event: Event) {
-        self.output.event(event);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The short pipeline of `mcpinspectd tap`: a source, the engine, an output.
 
 use mcpinspect_core::model::{Input, InputSink, Timestamp};
-use mcpinspect_engine::{Engine, Output};
+use mcpinspect_engine::{Engine, OutputSink};
 
 /// An output that may hold lines back until nothing else is left to do.
 pub trait Flush {
@@ -17,7 +17,7 @@ pub struct TapPipeline<O> {
     pub output: O,
 }
 
-impl<O: Output + Flush> InputSink for TapPipeline<O> {
+impl<O: OutputSink + Flush> InputSink for TapPipeline<O> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(input, &mut self.output);
     }

@@ -7,8 +7,7 @@
 use mcpinspect_core::mcp::method;
 use mcpinspect_core::session::Correlation;
 use mcpinspect_core::session::latency::Histogram;
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{MessageKind, MessageSeen, Output, Overdue};
+use mcpinspect_engine::{MessageKind, MessageSeen, Output, OutputSink};
 
 /// Stands for every method that no revision of the protocol defines.
 pub const OTHER: &str = "other";
@@ -80,28 +79,14 @@ impl CallCounts {
     }
 }
 
-impl Output for CallCounts {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.count(message);
+impl OutputSink for CallCounts {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(seen) | Output::Member(seen) => self.count(seen),
+            Output::Overdue(_) => self.overdue += 1,
+            Output::Judged(..) | Output::Event(_) => {}
+        }
     }
-
-    fn wants_members(&self) -> bool {
-        true
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        self.count(member);
-    }
-
-    fn overdue(&mut self, _overdue: &Overdue) {
-        self.overdue += 1;
-    }
-
-    fn wants_events(&self) -> bool {
-        false
-    }
-
-    fn event(&mut self, _event: Event) {}
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use mcpinspect_core::model::{
 };
 use mcpinspect_engine::event::body::SessionStarted;
 use mcpinspect_engine::event::{Body, Event};
-use mcpinspect_engine::{MessageSeen, Output};
+use mcpinspect_engine::{MessageSeen, Output, OutputSink};
 
 mod filter;
 pub mod human;
@@ -221,7 +221,17 @@ impl<W: Write, F: Format> Tap<W, F> {
     }
 }
 
-impl<W: Write, F: Format> Output for Tap<W, F> {
+impl<W: Write, F: Format> OutputSink for Tap<W, F> {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => self.message(message),
+            Output::Event(event) => self.event(event),
+            _ => {}
+        }
+    }
+}
+
+impl<W: Write, F: Format> Tap<W, F> {
     fn message(&mut self, message: &MessageSeen<'_>) {
         if let Some(known) = self.known(message.session_id) {
             known.frames[side(message.direction)] += 1;
@@ -241,8 +251,8 @@ impl<W: Write, F: Format> Output for Tap<W, F> {
         }
     }
 
-    fn event(&mut self, event: Event) {
-        self.learn(&event);
+    fn event(&mut self, event: &Event) {
+        self.learn(event);
         let admitted = self.filter.is_empty()
             || match &event.subject {
                 Some(subject) => match self.sessions.get(&subject.session_id) {
@@ -254,7 +264,7 @@ impl<W: Write, F: Format> Output for Tap<W, F> {
                 None => true,
             };
         if self.is_open() && admitted {
-            self.format.event(&event, &mut self.gathered);
+            self.format.event(event, &mut self.gathered);
         }
     }
 }

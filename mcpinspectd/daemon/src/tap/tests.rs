@@ -70,7 +70,7 @@ fn run<F: Format>(
         tap.message(&message.seen());
     }
     for event in events {
-        tap.event(event.clone());
+        tap.event(event);
     }
     let ledgers = [
         ledger("s-2", Direction::ClientToServer, 0),

@@ -7,8 +7,7 @@ use mcpinspect_judge::detect::{Detector, NoDetector};
 use mcpinspect_judge::registry::{Owner, Registry, ServerOf};
 use serde_json::{Value, json};
 
-use crate::event::Event;
-use crate::{Engine, Limits, MessageSeen, Output, Overdue};
+use crate::{Engine, Limits, Output, OutputSink};
 
 /// Writes down what the engine says, one line each.
 #[derive(Default)]
@@ -21,27 +20,28 @@ pub(super) struct Log {
     pub(super) overdue: usize,
 }
 
-impl Output for Log {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        let line = json!({
-            "time": message.time.0, "session": message.session_id.0, "server": message.server_id.0,
-            "direction": message.direction, "kind": message.kind, "method": message.method, "id": message.id,
-            "bytes": String::from_utf8_lossy(message.bytes), "gap": message.gap_before, "reply_to": message.reply_to,
-            "tool": message.tool, "correlation": message.correlation.map(Correlation::as_str), "concerns": message.concerns,
-            "call": message.call, "latency": message.latency_ns, "error": message.is_error, "invalid": message.invalid_reason,
-        });
-        self.messages.push(line.clone());
-        self.all.push(line);
-    }
-
-    fn overdue(&mut self, _overdue: &Overdue) {
-        self.overdue += 1;
-    }
-
-    fn event(&mut self, event: Event) {
-        let line = serde_json::to_value(&event).unwrap();
-        self.events.push(line.clone());
-        self.all.push(line);
+impl OutputSink for Log {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                let line = json!({
+                    "time": message.time.0, "session": message.session_id.0, "server": message.server_id.0,
+                    "direction": message.direction, "kind": message.kind, "method": message.method, "id": message.id,
+                    "bytes": String::from_utf8_lossy(message.bytes), "gap": message.gap_before, "reply_to": message.reply_to,
+                    "tool": message.tool, "correlation": message.correlation.map(Correlation::as_str), "concerns": message.concerns,
+                    "call": message.call, "latency": message.latency_ns, "error": message.is_error, "invalid": message.invalid_reason,
+                });
+                self.messages.push(line.clone());
+                self.all.push(line);
+            }
+            Output::Overdue(_) => self.overdue += 1,
+            Output::Event(event) => {
+                let line = serde_json::to_value(event).unwrap();
+                self.events.push(line.clone());
+                self.all.push(line);
+            }
+            _ => {}
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::findings::Finder;
 use super::fixture::tool;
-use crate::event::{Event, EventKind};
-use crate::{Engine, Judgement, Limits, MessageSeen, Output, Tee};
+use crate::event::EventKind;
+use crate::{Engine, Limits, MessageSeen, Output, OutputSink, Tee};
 
 /// A word for each thing that it receives, in order.
 #[derive(Default)]
@@ -23,33 +23,32 @@ fn what(message: &MessageSeen<'_>) -> String {
     }
 }
 
-impl Output for Order {
-    fn judged(&mut self, message: &MessageSeen<'_>, judgement: &Judgement) {
-        let events = judgement.events().iter();
-        let events: Vec<&str> = events.map(|event| event.kind().name()).collect();
-        self.0.push(format!(
-            "judged {}: {:?} {}",
-            what(message),
-            judgement.disposition(),
-            events.join(" ")
-        ));
-    }
-
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.0.push(what(message));
-    }
-
-    fn event(&mut self, event: Event) {
-        self.0.push(event.kind().name().to_owned());
+impl OutputSink for Order {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Judged(message, judgement) => {
+                let events = judgement.events().iter();
+                let events: Vec<&str> = events.map(|event| event.kind().name()).collect();
+                self.0.push(format!(
+                    "judged {}: {:?} {}",
+                    what(message),
+                    judgement.disposition(),
+                    events.join(" ")
+                ));
+            }
+            Output::Message(message) => self.0.push(what(message)),
+            Output::Event(event) => self.0.push(event.kind().name().to_owned()),
+            _ => {}
+        }
     }
 }
 
-/// Feeds `output` what an engine that finds evil makes of these inputs.
-fn run<'a>(inputs: impl IntoIterator<Item = Input<'a>>, output: &mut dyn Output) {
+/// Feeds `sink` what an engine that finds evil makes of these inputs.
+fn run<'a>(inputs: impl IntoIterator<Item = Input<'a>>, sink: &mut dyn OutputSink) {
     let registry = Registry::in_memory();
     let mut engine = Engine::new(Limits::default(), registry, Box::new(Finder));
     for input in inputs {
-        engine.handle(input, output);
+        engine.handle(input, sink);
     }
 }
 
@@ -100,50 +99,35 @@ fn a_batch_is_judged_as_its_worst_member() {
 }
 
 /// The members of batches, and how many messages there were.
+#[derive(Default)]
 struct Members {
-    wanted: bool,
     messages: usize,
     told: Vec<serde_json::Value>,
 }
 
-impl Members {
-    fn new(wanted: bool) -> Self {
-        Self {
-            wanted,
-            messages: 0,
-            told: Vec::new(),
+impl OutputSink for Members {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(_) => self.messages += 1,
+            Output::Member(member) => {
+                assert!(self.messages > 0, "told a member before its batch");
+                self.told.push(json!([
+                    member.sequence,
+                    member.position,
+                    member.kind,
+                    member.method,
+                    member.id,
+                    member.answers,
+                    member.reply_to,
+                    member.tool,
+                    member.latency_ns,
+                    member.invalid_reason,
+                    member.bytes.len(),
+                ]));
+            }
+            _ => {}
         }
     }
-}
-
-impl Output for Members {
-    fn message(&mut self, _message: &MessageSeen<'_>) {
-        self.messages += 1;
-    }
-
-    fn wants_members(&self) -> bool {
-        self.wanted
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        assert!(self.wanted, "told a member that it does not want");
-        assert!(self.messages > 0, "told a member before its batch");
-        self.told.push(json!([
-            member.sequence,
-            member.position,
-            member.kind,
-            member.method,
-            member.id,
-            member.answers,
-            member.reply_to,
-            member.tool,
-            member.latency_ns,
-            member.invalid_reason,
-            member.bytes.len(),
-        ]));
-    }
-
-    fn event(&mut self, _event: Event) {}
 }
 
 /// A batch of requests, and one of their responses the other way round.
@@ -169,7 +153,7 @@ fn batches() -> (Vec<Input<'static>>, [usize; 2]) {
 #[test]
 fn members_of_batches_are_told_singly_with_their_exchange() {
     let (inputs, [up, down]) = batches();
-    let mut members = Members::new(true);
+    let mut members = Members::default();
     run(inputs, &mut members);
     assert_eq!(members.messages, 3);
     assert_eq!(
@@ -232,34 +216,25 @@ fn members_of_batches_are_told_singly_with_their_exchange() {
 }
 
 #[test]
-fn members_are_told_to_those_that_want_them_and_of_a_huge_batch_not_all() {
+fn of_a_huge_batch_not_all_members_are_told() {
     let ping = r#"{"jsonrpc":"2.0","method":"x"}"#;
     let mut script = Script::new("files");
     let batch = format!("[{}]", vec![ping; 16_385].join(","));
     let inputs = [script.start(), script.line(Up, batch)];
-    let mut both = Tee(Members::new(false), Members::new(true));
-    run(inputs, &mut both);
-    let Tee(without, with) = both;
-    assert_eq!((without.messages, without.told.len()), (1, 0));
-    assert_eq!((with.messages, with.told.len()), (1, 16_384));
-    assert!(!Tee(Members::new(false), None::<Members>).wants_members());
+    let mut members = Members::default();
+    run(inputs, &mut members);
+    assert_eq!((members.messages, members.told.len()), (1, 16_384));
 }
 
-/// Collects messages, and wants nothing else.
+/// Collects messages.
 #[derive(Default)]
 struct Messages(Vec<String>);
 
-impl Output for Messages {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.0.push(what(message));
-    }
-
-    fn wants_events(&self) -> bool {
-        false
-    }
-
-    fn event(&mut self, event: Event) {
-        panic!("told an event that it does not want: {event:?}");
+impl OutputSink for Messages {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Message(message) = output {
+            self.0.push(what(message));
+        }
     }
 }
 
@@ -270,15 +245,15 @@ struct Events {
     worst: Option<Action>,
 }
 
-impl Output for Events {
-    fn judged(&mut self, _message: &MessageSeen<'_>, judgement: &Judgement) {
-        self.worst = self.worst.max(Some(judgement.disposition()));
-    }
-
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.kinds.push(event.kind());
+impl OutputSink for Events {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Judged(_, judgement) => {
+                self.worst = self.worst.max(Some(judgement.disposition()))
+            }
+            Output::Event(event) => self.kinds.push(event.kind()),
+            _ => {}
+        }
     }
 }
 
@@ -322,20 +297,14 @@ fn every_output_sees_a_judgement_before_any_is_told_the_message() {
     /// Writes into one list, under a name.
     struct Named<'a>(&'static str, &'a std::cell::RefCell<Vec<String>>);
 
-    impl Output for Named<'_> {
-        fn judged(&mut self, _message: &MessageSeen<'_>, _judgement: &Judgement) {
-            self.1.borrow_mut().push(format!("{} judged", self.0));
+    impl OutputSink for Named<'_> {
+        fn output(&mut self, output: Output<'_>) {
+            match output {
+                Output::Judged(_, _) => self.1.borrow_mut().push(format!("{} judged", self.0)),
+                Output::Message(_) => self.1.borrow_mut().push(format!("{} message", self.0)),
+                _ => {}
+            }
         }
-
-        fn message(&mut self, _message: &MessageSeen<'_>) {
-            self.1.borrow_mut().push(format!("{} message", self.0));
-        }
-
-        fn wants_events(&self) -> bool {
-            false
-        }
-
-        fn event(&mut self, _event: Event) {}
     }
 
     let told = std::cell::RefCell::default();

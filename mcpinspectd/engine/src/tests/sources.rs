@@ -2,14 +2,6 @@
 
 use std::sync::atomic::AtomicBool;
 
-use mcpinspect_judge::detect::NoDetector;
-use mcpinspect_judge::registry::Registry;
-use proptest::prelude::*;
-use serde_json::{Value, json};
-
-use crate::event::Event;
-use crate::event::testing::party;
-use crate::{Engine, Limits, MessageSeen, Output};
 use mcpinspect_core::model::Direction;
 use mcpinspect_core::model::Direction::{ClientToServer as Up, ServerToClient as Down};
 use mcpinspect_core::model::{
@@ -20,6 +12,21 @@ use mcpinspect_core::source::recorder::Recorder;
 use mcpinspect_core::source::script::Script;
 use mcpinspect_core::source::tape::{TapeError, TapeFault, TapeReader, TapeWriter};
 use mcpinspect_core::source::{Progress, Source, run};
+use mcpinspect_judge::detect::NoDetector;
+use mcpinspect_judge::detect::NoDetector;
+use mcpinspect_judge::registry::Registry;
+use mcpinspect_judge::registry::Registry;
+use proptest::prelude::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use serde_json::{Value, json};
+
+use crate::event::Event;
+use crate::event::testing::party;
+use crate::{Engine, Limits, MessageSeen, Output};
+
+use crate::event::testing::party;
+use crate::{Engine, Limits, Output, OutputSink};
 
 const START: Timestamp = Timestamp(1_760_000_000_123_456_789);
 const HEADER: &str = "{\"format\":\"mcpinspect-inputs\",\"version\":1}\n";
@@ -28,13 +35,13 @@ const HEADER: &str = "{\"format\":\"mcpinspect-inputs\",\"version\":1}\n";
 #[derive(Default)]
 struct Log(Vec<String>);
 
-impl Output for Log {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.0.push(format!("{message:?}"));
-    }
-
-    fn event(&mut self, event: Event) {
-        self.0.push(serde_json::to_string(&event).unwrap());
+impl OutputSink for Log {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => self.0.push(format!("{message:?}")),
+            Output::Event(event) => self.0.push(serde_json::to_string(event).unwrap()),
+            _ => {}
+        }
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use mcpinspect_engine::event::Event;
 use mcpinspect_engine::keeping::KeepRules;
-use mcpinspect_engine::{MessageRecord, MessageSeen, Output, Overdue, Record};
+use mcpinspect_engine::{MessageRecord, Output, OutputSink, Record};
 use rusqlite::Connection;
 
 use super::open;
@@ -91,25 +90,17 @@ impl Import {
     }
 }
 
-impl Output for Import {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        self.messages += 1;
-        self.push(Record::Message(MessageRecord::message(message)));
-    }
-
-    fn wants_members(&self) -> bool {
-        true
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        self.push(Record::Message(MessageRecord::member(member)));
-    }
-
-    fn overdue(&mut self, overdue: &Overdue) {
-        self.push(Record::Overdue(overdue.clone()));
-    }
-
-    fn event(&mut self, event: Event) {
-        self.push(Record::Event(Box::new(event)));
+impl OutputSink for Import {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                self.messages += 1;
+                self.push(Record::Message(MessageRecord::message(message)));
+            }
+            Output::Member(member) => self.push(Record::Message(MessageRecord::member(member))),
+            Output::Overdue(overdue) => self.push(Record::Overdue(overdue.clone())),
+            Output::Event(event) => self.push(Record::Event(Box::new(event.clone()))),
+            Output::Judged(..) => {}
+        }
     }
 }

@@ -6,8 +6,8 @@ use mcpinspect_core::model::{Input, InputSink};
 use mcpinspect_core::source::lines::TapeError;
 use mcpinspect_core::source::{Progress, Source as _};
 use mcpinspect_engine::event::json::event_json;
-use mcpinspect_engine::event::{Event, render};
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::event::render;
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::detect::{ActiveRules, WeightedRules};
 use mcpinspect_judge::registry::Registry;
@@ -74,19 +74,19 @@ impl InputSink for Finder {
 /// Keeps the events.
 struct Notes<'a>(&'a mut Vec<Noted>);
 
-impl Output for Notes<'_> {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        let json = event_json(&event, "", EVENT).map(|json| json.text);
-        self.0.push(Noted {
-            time: event.time,
-            kind: event.kind().name().to_owned(),
-            severity: event
-                .severity()
-                .map(|severity| severity.as_str().to_owned()),
-            title: render::title(&event),
-            json: json.unwrap_or_default(),
-        });
+impl OutputSink for Notes<'_> {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            let json = event_json(event, "", EVENT).map(|json| json.text);
+            self.0.push(Noted {
+                time: event.time,
+                kind: event.kind().name().to_owned(),
+                severity: event
+                    .severity()
+                    .map(|severity| severity.as_str().to_owned()),
+                title: render::title(event),
+                json: json.unwrap_or_default(),
+            });
+        }
     }
 }

@@ -1,23 +1,27 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
-use std::sync::mpsc;
+use std::collections::HashMap;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use mcpinspect_core::model::Direction;
 use mcpinspect_core::model::Direction::{ClientToServer as Up, ServerToClient as Down};
-use mcpinspect_core::model::InputSink as _;
+use mcpinspect_core::model::{ContainmentAction, InputSink as _};
 use mcpinspect_core::source::script::Script;
+use mcpinspect_engine::ContainmentPolicy;
 use mcpinspect_engine::event::Body;
-use mcpinspect_engine::{Engine, Limits};
+use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
+use mcpinspect_judge::policy::Policy;
 use mcpinspect_judge::registry::Registry;
 use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::queue::{Dropped, Received};
 
 use super::*;
 use crate::control::channel;
-use crate::pipeline::{Host, Pipeline, Reloaded};
+use crate::pipeline::{Host, Pipeline, Reloaded, ShadowPolicy};
 
 /// Marks an event, in place of a message's number.
 const EVENT: u64 = u64::MAX;
@@ -26,23 +30,20 @@ const EVENT: u64 = u64::MAX;
 #[derive(Default)]
 struct Sent(Vec<(u64, usize, bool)>);
 
-impl Output for Sent {
-    fn message(&mut self, message: &MessageSeen<'_>) {
-        let weight = MessageQueue::weight(message, false);
-        self.0.push((message.sequence, weight, false));
-    }
-
-    fn wants_members(&self) -> bool {
-        true
-    }
-
-    fn member(&mut self, member: &MessageSeen<'_>) {
-        let weight = MessageQueue::weight(member, true);
-        self.0.push((member.sequence, weight, true));
-    }
-
-    fn event(&mut self, event: Event) {
-        self.0.push((EVENT, event.body.size(), false));
+impl OutputSink for Sent {
+    fn output(&mut self, output: Output<'_>) {
+        match output {
+            Output::Message(message) => {
+                let weight = MessageQueue::weight(message, false);
+                self.0.push((message.sequence, weight, false));
+            }
+            Output::Member(member) => {
+                let weight = MessageQueue::weight(member, true);
+                self.0.push((member.sequence, weight, true));
+            }
+            Output::Event(event) => self.0.push((EVENT, event.body.size(), false)),
+            _ => {}
+        }
     }
 }
 
@@ -98,7 +99,7 @@ impl Daemon {
     }
 }
 
-/// A received message; `None` for an event.
+/// A received message; `None` for anything else.
 fn message(received: Received<Record>) -> Option<Received<MessageRecord>> {
     Some(match received {
         Received::Item(Record::Message(message)) => Received::Item(message),
@@ -242,4 +243,49 @@ fn a_batch_that_is_dropped_takes_its_members_with_it() {
     assert_eq!(taken.len(), 3, "{taken:?}");
     assert_eq!(taken[1], expected);
     assert!(matches!(&taken[2], Received::Item(record) if record.sequence == 3));
+}
+
+#[test]
+fn a_call_that_a_later_input_finds_overdue_is_counted_and_copied() {
+    let rules = "[[rule]]\nid = 'calls'\nwhen = { method = 'tools/call' }\naction = 'log'";
+    let files = [("p.toml".to_owned(), rules.to_owned())];
+    let policy = ShadowPolicy {
+        policy: Arc::new(Policy::compile(&files).unwrap()),
+        zone: TimeZone::UTC,
+        users: HashMap::new(),
+    };
+    let mut daemon = Daemon::new(100, 1 << 20);
+    daemon.pipeline.set_policy(Some(policy));
+    let freeze = Some(ContainmentAction::Freeze);
+    daemon
+        .pipeline
+        .set_containment(ContainmentPolicy::new(freeze, None));
+    daemon.say(
+        Up,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}"#,
+    );
+    daemon.script.wait(61_000_000_000);
+    daemon.say(Up, &ping(2, 0));
+    assert_eq!(daemon.pipeline.snapshot().calls.overdue(), 1);
+    drop(daemon.pipeline);
+    let mut copied = Vec::new();
+    while let Some(received) = daemon.receiver.blocking_recv() {
+        copied.push(match received {
+            Received::Item(Record::Message(message)) => message.method.unwrap().to_string(),
+            Received::Item(Record::Overdue(overdue)) => format!("overdue {}", overdue.sequence),
+            Received::Item(Record::Event(event)) => event.kind().name().to_owned(),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(
+        copied,
+        [
+            "mcp_session_started",
+            "tools/call",
+            "mcp_rule_matched",
+            "overdue 1",
+            "mcp_call_hung",
+            "ping"
+        ]
+    );
 }

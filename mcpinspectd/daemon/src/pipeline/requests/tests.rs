@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcpinspect_core::model::{ContainmentAction, Direction, InputSink as _, ServerIdentity};
 use mcpinspect_core::source::script::Script;
 use mcpinspect_engine::event::testing::party;
-use mcpinspect_engine::{Engine, Limits, MessageSeen};
+use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{DecisionKind, Registry, Standing, canonical};
 use mcpinspect_runtime::bell::Bell;
@@ -18,11 +18,11 @@ use crate::control::{Control, ControlHandle, channel};
 #[derive(Default)]
 struct Log(Vec<Value>);
 
-impl Output for Log {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.0.push(serde_json::to_value(&event).unwrap());
+impl OutputSink for Log {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.0.push(serde_json::to_value(event).unwrap());
+        }
     }
 }
 

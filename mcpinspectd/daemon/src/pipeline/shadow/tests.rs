@@ -3,7 +3,7 @@
 use mcpinspect_core::model::{Direction, EndReason, InputSink as _, Timestamp};
 use mcpinspect_core::source::script::Script;
 use mcpinspect_engine::event::testing::party;
-use mcpinspect_engine::{Engine, Limits};
+use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{Attribution, DecidedBy, DecisionKind, ItemKey, Owner};
 use mcpinspect_runtime::bell::Bell;
@@ -19,11 +19,11 @@ const TO_CLIENT: Direction = Direction::ServerToClient;
 #[derive(Default)]
 struct Log(Vec<Value>);
 
-impl Output for Log {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.0.push(serde_json::to_value(&event).unwrap());
+impl OutputSink for Log {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.0.push(serde_json::to_value(event).unwrap());
+        }
     }
 }
 
