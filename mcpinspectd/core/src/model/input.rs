@@ -348,6 +348,6 @@ pub trait InputSink {
     /// Takes the next input.
     fn input(&mut self, input: Input<'_>);
 
-    /// No more input is available for now: anything held back in the hope of more can go out.
-    fn idle(&mut self) {}
+    /// No more input is available `now`: anything held back in the hope of more can go out.
+    fn idle(&mut self, _now: Timestamp) {}
 }

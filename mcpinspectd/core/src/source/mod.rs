@@ -18,7 +18,7 @@ pub mod tape;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::model::{Account, CaptureTotals, InputSink};
+use crate::model::{Account, CaptureTotals, InputSink, Timestamp};
 
 /// Something that inputs come from.
 pub trait Source {
@@ -71,7 +71,7 @@ pub fn run<S: Source, K: InputSink>(
 ) -> Result<(), S::Error> {
     while !stop.load(Ordering::Acquire) {
         let progress = source.poll(sink)?;
-        sink.idle();
+        sink.idle(Timestamp::now());
         attend(sink, source);
         if progress == Progress::Exhausted {
             break;

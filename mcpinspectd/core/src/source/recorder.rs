@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::tape::{TapeError, TapeWriter};
-use crate::model::{Input, InputSink};
+use crate::model::{Input, InputSink, Timestamp};
 
 /// Passes inputs on, and writes them to a tape. If the tape cannot be written, recording stops
 /// and the inputs still pass.
@@ -55,8 +55,8 @@ impl<S: InputSink, W: Write> InputSink for Recorder<S, W> {
         self.sink.input(input);
     }
 
-    fn idle(&mut self) {
+    fn idle(&mut self, now: Timestamp) {
         self.record(TapeWriter::flush);
-        self.sink.idle();
+        self.sink.idle(now);
     }
 }

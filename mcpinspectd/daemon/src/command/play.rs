@@ -73,7 +73,7 @@ impl InputSink for Playing {
         self.engine.handle(input, &mut self.lines);
     }
 
-    fn idle(&mut self) {
+    fn idle(&mut self, _now: Timestamp) {
         self.lines.print();
     }
 }

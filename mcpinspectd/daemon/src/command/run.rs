@@ -10,13 +10,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use mcpinspect_cli::logging;
-use mcpinspect_core::model::Timestamp;
+use mcpinspect_core::model::{Pid, SessionId, Timestamp};
 use mcpinspect_core::source;
 use mcpinspect_core::source::Source as _;
 use mcpinspect_core::wire::held::Scratch;
 use mcpinspect_engine::event::Event;
 use mcpinspect_engine::{Engine, Output, OutputSink};
+use mcpinspect_judge::detect::rules::Lesson;
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
+use mcpinspect_process as process;
+use mcpinspect_process::ProcessSnapshot;
+use mcpinspect_process::program::Program;
+use mcpinspect_process::program::background::Background;
 use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::queue::Bounds;
@@ -25,13 +30,14 @@ use mcpinspect_runtime::systemd::{Heartbeat, Watchdog};
 use mcpinspect_settings::approvals::folder as approvals;
 use mcpinspect_settings::approvals::folder::{ApprovalFolder, News};
 use mcpinspect_settings::config::{Config, Tags};
-use mcpinspect_settings::suppression;
+use mcpinspect_settings::{lessons, suppression};
 use mcpinspect_store::messages as message_store;
 use mcpinspect_store::messages::{Recorder, StoreFile};
 use mcpinspect_store::query::Worker;
 use mcpinspect_store::registry as store;
 use mcpinspect_store::registry::Outbox;
 use mcpinspectd::control;
+use mcpinspectd::control::{ContainmentJob, ContainmentThread, Suppression, SuppressionError};
 use mcpinspectd::pipeline::outputs::{Running, Settings};
 use mcpinspectd::pipeline::{Host, MessageQueue, Pipeline, Reloaded, message_queue};
 use mcpinspectd::service::Endpoint;
@@ -175,7 +181,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         file: arguments.config.clone(),
         tags,
         rules,
+        suppressions,
         sinks: running.sinks(),
+        programs: Background::start().context("cannot start a thread")?,
+        containment: ContainmentThread::start(control).context("cannot start a thread")?,
     };
     let sinks = running.sinks();
     let outbox = writer
@@ -186,8 +195,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     engine.set_scratch(scratch.map(Scratch::new));
     let output = Publish(outbox);
     let recording = recording(&host.config, running.sinks())?;
-    let mut pipeline = Pipeline::start(engine, output, (control, requests), host, suppressions)
-        .context("cannot start a thread")?;
+    let mut pipeline = Pipeline::new(engine, output, requests, host);
     pipeline.set_containment(containment);
     pipeline.set_policy(policy);
     pipeline.look_at_approvals(Timestamp::now());
@@ -340,8 +348,12 @@ struct DaemonHost {
     file: Option<PathBuf>,
     tags: Arc<RwLock<Tags>>,
     rules: Rules,
+    /// Where suppressions and lessons are written.
+    suppressions: PathBuf,
     sinks: Sinks,
     lists: ApprovalFolder,
+    programs: Background,
+    containment: ContainmentThread,
 }
 
 impl Host for DaemonHost {
@@ -376,5 +388,41 @@ impl Host for DaemonHost {
 
     fn approvals(&mut self, now: Timestamp) -> Option<News> {
         self.lists.look(now)
+    }
+
+    fn suppress(
+        &mut self,
+        suppression: Suppression,
+        now: Timestamp,
+    ) -> Result<(), SuppressionError> {
+        suppression.add_to(&self.suppressions, now)
+    }
+
+    fn learn(&mut self, lesson: Lesson) -> Result<bool, SuppressionError> {
+        lessons::learn(&self.suppressions, lesson)
+    }
+
+    fn take_back(&mut self, user: u32, server: &str) -> Result<bool, SuppressionError> {
+        lessons::take_back(&self.suppressions, user, server)
+    }
+
+    fn start_time(&self, pid: Pid) -> Option<u64> {
+        process::start_time(pid)
+    }
+
+    fn process(&self, pid: Pid) -> Option<ProcessSnapshot> {
+        process::snapshot(pid)
+    }
+
+    fn examine(&self, session: &SessionId, pid: Pid, start_time: Option<u64>) {
+        self.programs.look_at(session, pid, start_time);
+    }
+
+    fn examined(&self) -> Option<(SessionId, Program)> {
+        self.programs.found().next()
+    }
+
+    fn contain(&self, job: ContainmentJob) {
+        self.containment.contain(job);
     }
 }

@@ -26,6 +26,7 @@ use mcpinspect_process::is_guard;
 
 use self::front::{Front, Line, Told};
 use self::turns::Turns;
+use super::step::Step;
 
 /// Most bytes of a line to keep. Longer ones are compared by their length.
 const MAX_LINE: usize = 8 << 20;
@@ -80,13 +81,19 @@ struct Crossed {
 }
 
 impl Guarded {
-    /// Whether an input belongs to a guard's session, or may begin one.
-    pub(super) fn concerns(&self, input: &Input<'_>) -> bool {
-        matches!(input, Input::SessionStarted(_)) || self.sessions.contains_key(input.session())
+    /// Passes a step on, with the inputs that need not wait any longer.
+    pub(super) fn pass(&mut self, step: Step<'_>, on: &mut dyn FnMut(Step<'_>)) {
+        match step {
+            Step::Input(input) => self.input(input, &mut |input| on(Step::Input(input))),
+            Step::Time(now) => {
+                self.time(now, &mut |input| on(Step::Input(input)));
+                on(step);
+            }
+        }
     }
 
     /// Passes an input on, unless another session reports it or it has to wait for that.
-    pub(super) fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
+    fn input(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
         if let Input::SessionStarted(start) = &input {
             self.started(start);
         }
@@ -116,7 +123,7 @@ impl Guarded {
     }
 
     /// At `now`: reports what has waited long enough.
-    pub(super) fn pass_time(&mut self, now: Timestamp, on: &mut dyn FnMut(Input<'_>)) {
+    fn time(&mut self, now: Timestamp, on: &mut dyn FnMut(Input<'_>)) {
         let mut due = Vec::new();
         for (process, guard) in &self.guards {
             let fronts = guard.fronts.iter().filter(|(_, front)| front.is_due(now));

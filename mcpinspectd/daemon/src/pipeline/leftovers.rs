@@ -7,12 +7,15 @@
 use std::collections::{HashSet, VecDeque};
 
 use mcpinspect_core::model::{
-    EndReason, Pid, Process, SessionId, SessionStart, Timestamp, Transport,
+    EndReason, Input, Pid, Process, SessionId, SessionStart, Timestamp, Transport,
 };
 use mcpinspect_engine::event::body::ServerOrphaned;
 use mcpinspect_engine::event::{Event, Subject};
 use mcpinspect_process::ProcessSnapshot;
 
+use super::host::Host;
+use super::sessions::SessionTable;
+use super::step::Step;
 use crate::control::SessionParties;
 
 /// Nanoseconds that a server has to shut down.
@@ -39,14 +42,45 @@ struct Ended {
 }
 
 impl Leftovers {
-    pub(super) fn started(&mut self, start: &SessionStart) {
+    /// Notes sessions that start and end. As time passes, returns an event for each server that still runs although
+    /// its time is up.
+    pub(super) fn look(
+        &mut self,
+        step: &Step<'_>,
+        sessions: &SessionTable,
+        host: &impl Host,
+    ) -> Vec<Event> {
+        match step {
+            Step::Input(Input::SessionStarted(start)) => self.started(start),
+            Step::Input(Input::SessionEnded {
+                session,
+                reason,
+                time,
+            }) => {
+                if let Some(parties) = sessions.parties(session) {
+                    self.ended(parties, *reason, *time);
+                }
+            }
+            Step::Input(_) => {}
+            Step::Time(now) => {
+                return self.due(
+                    *now,
+                    |process| sessions.serves(process),
+                    |pid| host.process(pid),
+                );
+            }
+        }
+        Vec::new()
+    }
+
+    fn started(&mut self, start: &SessionStart) {
         if start.endpoint.transport() == Transport::Stdio {
             self.stdio.insert(start.id.clone());
         }
     }
 
     /// Notes that the session of `parties` ended.
-    pub(super) fn ended(&mut self, parties: &SessionParties, reason: EndReason, time: Timestamp) {
+    fn ended(&mut self, parties: &SessionParties, reason: EndReason, time: Timestamp) {
         if !self.stdio.remove(&parties.session)
             || !matches!(reason, EndReason::ClientExited | EndReason::ClientClosed)
             || self.waiting.len() == MAX_WAITING
@@ -65,7 +99,7 @@ impl Leftovers {
 
     /// Returns an event for each server that still runs although its time is up. `serves` says whether a
     /// process serves another session, and `look` finds a process.
-    pub(super) fn due(
+    fn due(
         &mut self,
         now: Timestamp,
         serves: impl Fn(Process) -> bool,
@@ -104,7 +138,7 @@ impl Leftovers {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-    use mcpinspect_core::model::{Input, ServerId, ServerSide};
+    use mcpinspect_core::model::{ServerId, ServerSide};
     use mcpinspect_core::source::script::Script;
 
     use super::*;

@@ -6,21 +6,18 @@ use mcpinspect_judge::detect::WeightedRules;
 use mcpinspect_judge::detect::category::Category;
 use mcpinspect_judge::detect::meaning::act::ACTS;
 use mcpinspect_judge::detect::rules::{Because, Lesson};
-use mcpinspect_settings::lessons;
 
 use super::Pipeline;
 use super::host::Host;
 
 impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// Stores what decisions taught, and judges by it from now on.
-    pub(super) fn learn(&mut self, taught: Vec<Taught>) {
+    pub(super) fn learn(&mut self) {
         let mut changed = false;
-        for one in taught {
-            let kept = match one {
-                Taught::Lesson(lesson) => lessons::learn(&self.suppressions, lesson),
-                Taught::TakenBack { user, server } => {
-                    lessons::take_back(&self.suppressions, user, &server)
-                }
+        for taught in self.engine.take_lessons() {
+            let kept = match taught {
+                Taught::Lesson(lesson) => self.host.learn(lesson),
+                Taught::TakenBack { user, server } => self.host.take_back(user, &server),
             };
             match kept {
                 Ok(new) => changed |= new,

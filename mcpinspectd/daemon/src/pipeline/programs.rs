@@ -1,48 +1,38 @@
-//! Examines the programs behind servers, off the data path.
+//! Has the program behind each server examined, off the data path.
 //!
 //! Reading a large program takes long, so a separate thread does it. Its result comes back as an
 //! input of its own.
 
-use mcpinspect_core::model::{Input, SessionId};
-use mcpinspect_process::program::Program;
-use mcpinspect_process::program::background::Background;
+use std::borrow::Cow;
 
-/// Has each server's program examined.
-pub(super) struct ProgramLookup {
-    background: Background,
-}
+use mcpinspect_core::model::Input;
 
-impl ProgramLookup {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub(super) fn start() -> std::io::Result<Self> {
-        Ok(Self {
-            background: Background::start()?,
-        })
-    }
+use super::host::Host;
+use super::step::Step;
 
-    /// Has the program examined when a session's server becomes known.
-    pub(super) fn look_up(&self, input: &Input<'_>) {
-        match input {
-            Input::SessionStarted(start) => {
-                if let Some(server) = &start.server_party {
-                    let began = Some(server.start_time);
-                    self.background.look_at(&start.id, server.pid, began);
-                }
+/// Has the program examined when a session's server becomes known, and passes on what was found.
+pub(super) fn pass(host: &impl Host, step: Step<'_>, on: &mut dyn FnMut(Step<'_>)) {
+    match &step {
+        Step::Input(Input::SessionStarted(start)) => {
+            if let Some(server) = &start.server_party {
+                host.examine(&start.id, server.pid, Some(server.start_time));
             }
-            Input::PartiesChanged {
-                session,
-                server_pid: Some(pid),
-                ..
-            } => self.background.look_at(session, *pid, None),
-            _ => {}
+        }
+        Step::Input(Input::PartiesChanged {
+            session,
+            server_pid: Some(pid),
+            ..
+        }) => host.examine(session, *pid, None),
+        Step::Input(_) => {}
+        Step::Time(now) => {
+            while let Some((session, program)) = host.examined() {
+                on(Step::Input(Input::Program {
+                    session: Cow::Borrowed(&session),
+                    definition: program.definition().into(),
+                    time: *now,
+                }));
+            }
         }
     }
-
-    /// What was found since the last time.
-    pub(super) fn found(&self) -> impl Iterator<Item = (SessionId, Program)> {
-        self.background.found()
-    }
+    on(step);
 }

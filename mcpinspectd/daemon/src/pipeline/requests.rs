@@ -11,7 +11,6 @@ use mcpinspect_engine::event::{Event, Subject};
 use mcpinspect_engine::{ContainmentPolicy, ContainmentRequest};
 use mcpinspect_engine::{Output, OutputSink};
 use mcpinspect_judge::registry::{Attribution, DecideError, DecidedBy, ItemKey, Owner, ServerOf};
-use mcpinspect_settings::lessons;
 use mcpinspect_settings::suppression::{Suppression, SuppressionError};
 
 use super::Pipeline;
@@ -257,11 +256,9 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
         let lesson = lesson_of(server, users.as_deref(), rule, now);
         let suppression = suppression.of_users(users);
         let until = suppression.until.clone();
-        suppression
-            .add_to(&self.suppressions, now)
-            .map_err(failed)?;
+        self.host.suppress(suppression, now).map_err(failed)?;
         if let Some(lesson) = lesson {
-            lessons::learn(&self.suppressions, lesson).map_err(failed)?;
+            self.host.learn(lesson).map_err(failed)?;
         }
         self.host.reload_rules();
         let policy = Told {
@@ -414,7 +411,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
         let Some(session) = self.sessions.parties(&session).cloned() else {
             return;
         };
-        self.containing.contain(ContainmentJob {
+        self.host.contain(ContainmentJob {
             session,
             clients: self.sessions.clients(),
             action,

@@ -10,6 +10,7 @@ use mcpinspect_core::model::{
     Direction, GapReason, Input, Pid, Process, ServerId, ServerSide, SessionId, Timestamp,
 };
 
+use super::step::Step;
 use crate::control::SessionParties;
 
 /// Most servers that can be paused by name; pausing all of them at once always works.
@@ -31,26 +32,14 @@ struct Entry {
 }
 
 /// See the module documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SessionTable {
     sessions: HashMap<SessionId, Entry>,
     everyone: bool,
     servers: BTreeSet<ServerId>,
-    start_time: fn(Pid) -> Option<u64>,
 }
 
 impl SessionTable {
-    /// An empty table. `start_time` returns when a process started, for parties known only by
-    /// number.
-    pub fn new(start_time: fn(Pid) -> Option<u64>) -> Self {
-        Self {
-            sessions: HashMap::new(),
-            everyone: false,
-            servers: BTreeSet::new(),
-            start_time,
-        }
-    }
-
     /// Whether all servers are paused.
     pub fn is_everyone_paused(&self) -> bool {
         self.everyone
@@ -122,8 +111,19 @@ impl SessionTable {
         self.sessions.get(session)?.uid
     }
 
-    /// Records an input, and passes it on unless its server is paused.
-    pub fn pass(&mut self, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
+    /// Records an input, and passes it on unless its server is paused. `start_time` returns when a process
+    /// started, for parties known only by number. `on` is shown the table, in which a session remains until its
+    /// end was passed on.
+    pub(super) fn pass(
+        &mut self,
+        step: Step<'_>,
+        start_time: &dyn Fn(Pid) -> Option<u64>,
+        on: &mut dyn FnMut(&Self, Step<'_>),
+    ) {
+        let Step::Input(input) = step else {
+            return on(self, step);
+        };
+        let mut ended = None;
         match &input {
             Input::SessionStarted(start) => {
                 let process = |party: &Option<mcpinspect_core::model::Party>| {
@@ -153,7 +153,7 @@ impl SessionTable {
                 client_pid,
                 server_side,
             } => {
-                self.parties_changed(session, *server_pid, *client_pid);
+                self.parties_changed(session, *server_pid, *client_pid, start_time);
                 if let Some(entry) = self.sessions.get_mut(session.as_ref()) {
                     entry.parties.server_side.clone_from(server_side);
                 }
@@ -197,15 +197,23 @@ impl SessionTable {
             } => self.tell_skipped(session, Some(*direction), *time, on),
             Input::SessionEnded { session, time, .. } => {
                 self.tell_skipped(session, None, *time, on);
-                self.sessions.remove(session.as_ref());
+                ended = Some(session.clone().into_owned());
             }
             Input::EndsDisagree { .. } | Input::BlindSpot { .. } | Input::Program { .. } => {}
         }
-        on(input);
+        on(self, Step::Input(input));
+        if let Some(session) = ended {
+            self.sessions.remove(&session);
+        }
     }
 
-    fn parties_changed(&mut self, session: &SessionId, server: Option<Pid>, client: Option<Pid>) {
-        let start_time = self.start_time;
+    fn parties_changed(
+        &mut self,
+        session: &SessionId,
+        server: Option<Pid>,
+        client: Option<Pid>,
+        start_time: &dyn Fn(Pid) -> Option<u64>,
+    ) {
         let Some(entry) = self.sessions.get_mut(session) else {
             return;
         };
@@ -247,23 +255,22 @@ impl SessionTable {
         session: &SessionId,
         direction: Option<Direction>,
         time: Timestamp,
-        on: &mut dyn FnMut(Input<'_>),
+        on: &mut dyn FnMut(&Self, Step<'_>),
     ) {
-        let Some(entry) = self.sessions.get_mut(session) else {
-            return;
-        };
         for each in [Direction::ClientToServer, Direction::ServerToClient] {
             if direction.is_none_or(|wanted| wanted == each)
+                && let Some(entry) = self.sessions.get_mut(session)
                 && let Some(Skipped { position, bytes }) = entry.skipped[index(each)].take()
             {
-                on(Input::Gap {
+                let gap = Input::Gap {
                     session: session.into(),
                     direction: each,
                     position,
                     bytes_lost: bytes,
                     reason: GapReason::MonitoringPaused,
                     time,
-                });
+                };
+                on(self, Step::Input(gap));
             }
         }
     }
@@ -285,15 +292,21 @@ mod tests {
 
     use super::*;
 
-    fn table() -> SessionTable {
-        SessionTable::new(|pid| (pid.0 < 1000).then_some(u64::from(pid.0) * 10))
+    fn pass(table: &mut SessionTable, input: Input<'_>, on: &mut dyn FnMut(Input<'_>)) {
+        let start_time = |pid: Pid| (pid.0 < 1000).then_some(u64::from(pid.0) * 10);
+        table.pass(Step::Input(input), &start_time, &mut |_, step| {
+            let Step::Input(input) = step else {
+                unreachable!("only inputs went in")
+            };
+            on(input);
+        });
     }
 
     fn start(table: &mut SessionTable, session: &str, server: &str) -> Script {
         let script = Script::new(server)
             .session(session)
             .processes(Some(party(7, 0)), None);
-        table.pass(script.start(), &mut |_| {});
+        pass(table, script.start(), &mut |_| {});
         script
     }
 
@@ -301,7 +314,7 @@ mod tests {
     fn said(table: &mut SessionTable, script: &mut Script) -> Vec<String> {
         let mut passed = Vec::new();
         let input = script.bytes(Direction::ServerToClient, b"abcd");
-        table.pass(input, &mut |input| {
+        pass(table, input, &mut |input| {
             passed.push(match input {
                 Input::Bytes { position, .. } => format!("bytes {position}"),
                 Input::Gap {
@@ -318,7 +331,7 @@ mod tests {
 
     #[test]
     fn nobody_listens_to_a_paused_server_and_the_record_says_so() {
-        let mut table = table();
+        let mut table = SessionTable::default();
         let mut one = start(&mut table, "1", "files");
         let mut other = start(&mut table, "2", "mail");
         let files = ServerId("files".into());
@@ -338,39 +351,51 @@ mod tests {
 
     #[test]
     fn everyone_can_be_paused_and_an_end_tells_what_was_skipped() {
-        let mut table = table();
+        let mut table = SessionTable::default();
         let mut script = start(&mut table, "1", "files");
         assert_eq!(table.set_monitoring(None, false), Some(true));
         assert!(said(&mut table, &mut script).is_empty());
         let mut passed = 0;
-        table.pass(script.end(EndReason::ServerExited), &mut |input| {
-            passed += 1;
-            assert_eq!(
-                matches!(input, Input::Gap { bytes_lost: 4, .. }),
-                passed == 1
-            );
-        });
+        pass(
+            &mut table,
+            script.end(EndReason::ServerExited),
+            &mut |input| {
+                passed += 1;
+                assert_eq!(
+                    matches!(input, Input::Gap { bytes_lost: 4, .. }),
+                    passed == 1
+                );
+            },
+        );
         assert_eq!(passed, 2);
         assert!(table.parties(script.id()).is_none() && !table.knows("files"));
     }
 
     #[test]
     fn parties_are_known_with_their_start_or_not_at_all() {
-        let mut table = table();
+        let mut table = SessionTable::default();
         let script = start(&mut table, "1", "files");
         let parties = |table: &SessionTable| table.parties_of("files").pop().unwrap();
         assert_eq!(parties(&table).server.unwrap().start_time, 100);
-        table.pass(script.parties(Some(Pid(7)), Some(Pid(8))), &mut |_| {});
+        pass(
+            &mut table,
+            script.parties(Some(Pid(7)), Some(Pid(8))),
+            &mut |_| {},
+        );
         assert_eq!(parties(&table).server.unwrap().start_time, 100, "as it was");
         assert_eq!(parties(&table).client.unwrap().start_time, 80);
-        table.pass(script.parties(Some(Pid(2000)), None), &mut |_| {});
+        pass(
+            &mut table,
+            script.parties(Some(Pid(2000)), None),
+            &mut |_| {},
+        );
         assert_eq!(parties(&table).server, None, "gone already");
         assert!(parties(&table).client.is_some());
     }
 
     #[test]
     fn pauses_are_bounded() {
-        let mut table = table();
+        let mut table = SessionTable::default();
         for number in 0..PAUSED_MAX {
             let server = ServerId(number.to_string().into());
             assert_eq!(table.set_monitoring(Some(&server), false), Some(true));

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use mcpinspect_core::mcp::json::cut;
-use mcpinspect_core::model::{ItemKind, SessionId};
+use mcpinspect_core::model::{Input, ItemKind, SessionId};
 use mcpinspect_engine::event::body::{MatchedRule, RuleMatched};
 use mcpinspect_engine::event::{Body, Event, Subject};
 use mcpinspect_engine::examine::found_in;
-use mcpinspect_engine::{Judgement, MessageSeen, Output, OutputSink};
+use mcpinspect_engine::{Judgement, MessageSeen, Output};
 use mcpinspect_judge::policy::Policy;
 use mcpinspect_judge::policy::record::Record;
 use mcpinspect_judge::policy::session::Session;
@@ -46,6 +46,8 @@ pub struct ShadowPolicy {
 pub(super) struct Shadow {
     rules: Option<ShadowPolicy>,
     sessions: HashMap<SessionId, Watched>,
+    /// What they say about the message that was judged last, until it is reported.
+    due: Vec<Event>,
 }
 
 #[derive(Debug)]
@@ -64,10 +66,12 @@ impl Shadow {
     }
 
     /// Registers a session before its first message.
-    pub(super) fn attend(&mut self, id: &SessionId, table: &SessionTable, registry: &Registry) {
-        let Some(rules) = &self.rules else {
+    pub(super) fn attend(&mut self, input: &Input<'_>, table: &SessionTable, registry: &Registry) {
+        // The registry does not know a session that starts.
+        let (Some(rules), false) = (&self.rules, matches!(input, Input::SessionStarted(_))) else {
             return;
         };
+        let id = input.session();
         let Some(parties) = table.parties(id) else {
             return;
         };
@@ -113,9 +117,36 @@ impl Shadow {
         }
     }
 
-    /// Forgets a session.
-    pub(super) fn ended(&mut self, id: &SessionId) {
-        self.sessions.remove(id);
+    /// Takes note of what the engine says. Returns the events that follow it: what the rules say about a message
+    /// comes right behind the message.
+    pub(super) fn consider(&mut self, output: Output<'_>) -> Vec<Event> {
+        match output {
+            Output::Judged(message, judgement) => {
+                self.due = self.judge(message, judgement);
+                Vec::new()
+            }
+            Output::Message(_) => std::mem::take(&mut self.due),
+            Output::Event(event) => {
+                self.happened(event);
+                Vec::new()
+            }
+            Output::Member(_) | Output::Overdue(_) => Vec::new(),
+        }
+    }
+
+    fn happened(&mut self, event: &Event) {
+        match (&event.body, &event.subject) {
+            // Decisions about pins are made while no messages pass.
+            (Body::Policy(_), _) => {
+                for watched in self.sessions.values_mut() {
+                    watched.is_stale = true;
+                }
+            }
+            (Body::SessionEnded(_), Some(subject)) => {
+                self.sessions.remove(&subject.session_id);
+            }
+            _ => {}
+        }
     }
 
     /// What the rules say about a message, as events.
@@ -151,19 +182,6 @@ impl Shadow {
     }
 }
 
-/// Notices decisions about pins, which are made while no messages pass.
-impl OutputSink for Shadow {
-    fn output(&mut self, output: Output<'_>) {
-        if let Output::Event(event) = output
-            && matches!(event.body, Body::Policy(_))
-        {
-            for watched in self.sessions.values_mut() {
-                watched.is_stale = true;
-            }
-        }
-    }
-}
-
 /// A decision as an event.
 fn matched(record: Record, message: u64) -> RuleMatched {
     let short = |text: String| cut(&text, NAME).to_owned();
@@ -185,30 +203,6 @@ fn matched(record: Record, message: u64) -> RuleMatched {
             .collect(),
         reason: record.reason,
         hidden: record.hidden.into_iter().take(LISTED).map(short).collect(),
-    }
-}
-
-/// An output that passes everything on, and adds what the policy says after each message.
-pub(super) struct Shadowed<'a, O> {
-    pub(super) shadow: &'a mut Shadow,
-    pub(super) output: &'a mut O,
-    pub(super) due: Vec<Event>,
-}
-
-impl<O: OutputSink> OutputSink for Shadowed<'_, O> {
-    fn output(&mut self, output: Output<'_>) {
-        self.output.output(output);
-        match output {
-            Output::Judged(message, judgement) => {
-                self.due = self.shadow.judge(message, judgement);
-            }
-            Output::Message(_) => {
-                for event in std::mem::take(&mut self.due) {
-                    self.output.output(Output::Event(&event));
-                }
-            }
-            Output::Member(_) | Output::Overdue(_) | Output::Event(_) => {}
-        }
     }
 }
 

@@ -22,8 +22,8 @@ impl<O: OutputSink + Flush> InputSink for TapPipeline<O> {
         self.engine.handle(input, &mut self.output);
     }
 
-    fn idle(&mut self) {
-        self.engine.idle(Timestamp::now(), &mut self.output);
+    fn idle(&mut self, now: Timestamp) {
+        self.engine.idle(now, &mut self.output);
         self.output.flush();
     }
 }

@@ -194,7 +194,7 @@ fn a_recording_gives_the_same_messages_and_events_to_the_byte() {
     let mut recorder = Recorder::new(EngineSink::new(), Vec::new()).unwrap();
     for input in [session(), remote_session()].concat() {
         recorder.input(input);
-        recorder.idle();
+        recorder.idle(START);
     }
     let (sink, tape) = recorder.finish().unwrap();
     assert_eq!(replayed(&tape), sink.log.0);

@@ -48,7 +48,7 @@ impl Both {
 
     fn pass(&mut self, input: Input<'_>) {
         let told = &mut self.told;
-        self.guarded.pass(input, &mut |input| note(told, &input));
+        self.guarded.input(input, &mut |input| note(told, &input));
     }
 
     fn front(&mut self, direction: Direction, text: &str) {
@@ -64,7 +64,7 @@ impl Both {
     fn at(&mut self, nanos: u64) {
         let told = &mut self.told;
         self.guarded
-            .pass_time(Timestamp(nanos), &mut |input| note(told, &input));
+            .time(Timestamp(nanos), &mut |input| note(told, &input));
     }
 
     fn take(&mut self) -> Vec<String> {
@@ -188,10 +188,10 @@ fn a_guard_without_a_server_hides_nothing_and_others_are_left_alone() {
         other.line(TO_SERVER, LIST),
     ];
     for input in inputs {
-        guarded.pass(input, &mut |input| note(&mut told, &input));
+        guarded.input(input, &mut |input| note(&mut told, &input));
     }
     assert_eq!(told, ["other started", &format!("other {LIST}")]);
-    guarded.pass_time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
+    guarded.time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
     assert_eq!(told[2..], ["alone started", &format!("alone 0 {LIST}")]);
 }
 
@@ -231,9 +231,9 @@ fn the_rest_of_a_message_is_none() {
         front.line(TO_SERVER, LIST),
     ];
     for input in inputs {
-        guarded.pass(input, &mut |input| note(&mut told, &input));
+        guarded.input(input, &mut |input| note(&mut told, &input));
     }
-    guarded.pass_time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
+    guarded.time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
     assert_eq!(told, ["front started", &format!("front 0 {LIST}")]);
 }
 
@@ -253,7 +253,7 @@ fn each_client_of_one_guard_is_told_once() {
     let mut backs: Vec<_> = (0..count)
         .map(|at| side(format!("back{at:02}"), party(11, 1000), guard()))
         .collect();
-    let mut pass = |input: Input<'_>| guarded.pass(input, &mut |input| note(&mut told, &input));
+    let mut pass = |input: Input<'_>| guarded.input(input, &mut |input| note(&mut told, &input));
     for script in fronts.iter_mut().chain(&mut backs) {
         pass(script.start());
     }
@@ -274,7 +274,7 @@ fn each_client_of_one_guard_is_told_once() {
     for script in fronts.iter_mut().chain(&mut backs) {
         pass(script.end(EndReason::ClientClosed));
     }
-    guarded.pass_time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
+    guarded.time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
     let of_fronts: Vec<_> = told
         .iter()
         .filter(|told| told.starts_with("front"))

@@ -21,7 +21,8 @@ use mcpinspect_runtime::queue::{Dropped, Received};
 
 use super::*;
 use crate::control::channel;
-use crate::pipeline::{Host, Pipeline, Reloaded, ShadowPolicy};
+use crate::pipeline::testing::TestHost;
+use crate::pipeline::{Pipeline, ShadowPolicy};
 
 /// Marks an event, in place of a message's number.
 const EVENT: u64 = u64::MAX;
@@ -47,19 +48,9 @@ impl OutputSink for Sent {
     }
 }
 
-struct NoHost;
-
-impl Host for NoHost {
-    fn reload(&mut self) -> Result<Reloaded, String> {
-        Ok(Reloaded::default())
-    }
-
-    fn reload_rules(&mut self) {}
-}
-
 /// A pipeline with a consumer of messages, and one session.
 struct Daemon {
-    pipeline: Pipeline<Sent, NoHost>,
+    pipeline: Pipeline<Sent, TestHost>,
     script: Script,
     receiver: Receiver<Record>,
 }
@@ -69,15 +60,9 @@ impl Daemon {
         let (messages, receiver) = message_queue(Bounds { items, bytes });
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
-        let pipeline = Pipeline::start(
-            engine,
-            Sent::default(),
-            channel(Bell::default()),
-            NoHost,
-            "unused".into(),
-        )
-        .unwrap()
-        .with_messages(messages);
+        let (_, requests) = channel(Bell::default());
+        let pipeline = Pipeline::new(engine, Sent::default(), requests, TestHost::default())
+            .with_messages(messages);
         let mut daemon = Self {
             pipeline,
             script: Script::new("files"),

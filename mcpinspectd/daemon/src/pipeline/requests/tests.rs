@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::control::{Control, ControlHandle, channel};
+use crate::pipeline::testing::TestHost;
 
 /// Events as JSON.
 #[derive(Default)]
@@ -26,32 +27,10 @@ impl OutputSink for Log {
     }
 }
 
-/// A configuration that may be wrong.
-#[derive(Default)]
-struct TestHost {
-    mistake: Option<String>,
-    rules_read: u32,
-}
-
-impl Host for TestHost {
-    fn reload(&mut self) -> Result<Reloaded, String> {
-        match &self.mistake {
-            Some(mistake) => Err(mistake.clone()),
-            None => Ok(Reloaded {
-                policy: ContainmentPolicy::new(Some(ContainmentAction::Freeze), None),
-                ..Reloaded::default()
-            }),
-        }
-    }
-
-    fn reload_rules(&mut self) {
-        self.rules_read += 1;
-    }
-}
-
 /// A daemon without a kernel, and a caller.
 struct Daemon {
     pipeline: Pipeline<Log, TestHost>,
+    now: Timestamp,
     control: ControlHandle,
     directory: tempfile::TempDir,
     script: Script,
@@ -71,16 +50,13 @@ impl Daemon {
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
         let (control, requests) = channel(Bell::default());
-        let pipeline = Pipeline::start(
-            engine,
-            Log::default(),
-            (control.clone(), requests),
-            TestHost::default(),
-            directory.path().join("suppressions.toml"),
-        )
-        .unwrap();
+        let host = TestHost {
+            suppressions: directory.path().join("suppressions.toml"),
+            ..TestHost::default()
+        };
         let mut daemon = Self {
-            pipeline,
+            pipeline: Pipeline::new(engine, Log::default(), requests, host),
+            now: NOW,
             control,
             directory,
             script: Script::new("files")
@@ -136,8 +112,8 @@ impl Daemon {
 
     fn events(&mut self, kind: &str) -> Vec<Value> {
         // The engine looks for decisions ten times a second.
-        std::thread::sleep(Duration::from_millis(110));
-        self.pipeline.idle();
+        self.now.0 += 110_000_000;
+        self.pipeline.idle(self.now);
         let all = std::mem::take(&mut self.pipeline.output.0);
         let (wanted, others) = all.into_iter().partition(|event| event["type"] == kind);
         self.pipeline.output.0 = others;

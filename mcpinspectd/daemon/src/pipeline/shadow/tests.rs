@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::control::channel;
-use crate::pipeline::{Host, Pipeline, Reloaded};
+use crate::pipeline::Pipeline;
+use crate::pipeline::testing::TestHost;
 
 const TO_SERVER: Direction = Direction::ClientToServer;
 const TO_CLIENT: Direction = Direction::ServerToClient;
@@ -27,19 +28,9 @@ impl OutputSink for Log {
     }
 }
 
-struct Nobody;
-
-impl Host for Nobody {
-    fn reload(&mut self) -> Result<Reloaded, String> {
-        Ok(Reloaded::default())
-    }
-
-    fn reload_rules(&mut self) {}
-}
-
 /// A daemon without a kernel, with one session of user 1000.
 struct Watch {
-    pipeline: Pipeline<Log, Nobody>,
+    pipeline: Pipeline<Log, TestHost>,
     script: Script,
 }
 
@@ -59,15 +50,9 @@ impl Watch {
             Registry::in_memory(),
             Box::new(NoDetector),
         );
-        let pipeline = Pipeline::start(
-            engine,
-            Log::default(),
-            channel(Bell::default()),
-            Nobody,
-            "unused".into(),
-        );
+        let (_, requests) = channel(Bell::default());
         let mut watch = Self {
-            pipeline: pipeline.unwrap(),
+            pipeline: Pipeline::new(engine, Log::default(), requests, TestHost::default()),
             script: Script::new("files").processes(Some(party(4242, 1000)), None),
         };
         watch.pipeline.set_policy(policy.map(rules));
@@ -267,9 +252,7 @@ fn the_status_of_a_tool_follows_its_pin() {
     registry
         .decide(server, &key, DecisionKind::Approve, None, by)
         .unwrap();
-    // The engine looks for decisions ten times a second.
-    std::thread::sleep(std::time::Duration::from_millis(110));
-    watch.pipeline.idle();
+    watch.pipeline.idle(Timestamp::now());
     watch.call(3, "read");
     assert_eq!(watch.matched(), []);
 

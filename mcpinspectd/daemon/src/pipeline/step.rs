@@ -1,0 +1,11 @@
+//! What moves the pipeline.
+
+use mcpinspect_core::model::{Input, Timestamp};
+
+/// What moves the pipeline. Each stage passes it on to the next, and before it whatever has waited for it.
+pub(super) enum Step<'a> {
+    /// Something arrived.
+    Input(Input<'a>),
+    /// Time has passed: it is now this late.
+    Time(Timestamp),
+}
