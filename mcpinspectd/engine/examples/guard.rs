@@ -25,7 +25,7 @@ impl OutputSink for Guard {
     fn output(&mut self, output: Output<'_>) {
         match output {
             Output::Judged(message, judgement) => {
-                let what = message.method.or(message.reply_to).unwrap_or("message");
+                let what = message.method().unwrap_or("message");
                 if judgement.disposition() >= Action::Alert {
                     self.refused += 1;
                     println!("refused: {what}");

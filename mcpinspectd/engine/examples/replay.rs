@@ -26,8 +26,8 @@ impl OutputSink for Print {
     fn output(&mut self, output: Output<'_>) {
         match output {
             Output::Message(message) => {
-                let what = message.method.or(message.reply_to).unwrap_or("-");
-                println!("{}  {what}", message.direction.as_str());
+                let what = message.method().unwrap_or("-");
+                println!("{}  {what}", message.frame.direction.as_str());
             }
             Output::Event(event) => println!("{}", render::title(event)),
             _ => {}

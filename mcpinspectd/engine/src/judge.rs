@@ -35,7 +35,7 @@ impl SessionState {
             };
             turn.report(Event::new(turn.time, self.subject(), body));
         }
-        if direction == Direction::ClientToServer && observed.tool.is_some() {
+        if direction == Direction::ClientToServer && observed.exchange.tool.is_some() {
             // The agent uses what it has: no more pages will come.
             self.settle(turn);
         }
@@ -43,14 +43,14 @@ impl SessionState {
         let message = MessageInContext {
             direction,
             message: &parsed.message,
-            reply_to: observed.answers.as_ref().map(|request| &*request.method),
-            tool: observed.tool.as_deref(),
+            reply_to: observed.exchange.reply_to(),
+            tool: observed.exchange.tool.as_deref(),
         };
         let context = self.context(turn.time);
         let verdict = turn.judges.detector.message(&context, &message);
-        self.report_findings(turn, &verdict, observed.tool.as_deref());
+        self.report_findings(turn, &verdict, observed.exchange.tool.as_deref());
         if observed.altered_state {
-            let tool = observed.tool.as_deref();
+            let tool = observed.exchange.tool.as_deref();
             let context = self.context(turn.time);
             let verdict = turn.judges.detector.altered_state(&context, tool);
             self.report_findings(turn, &verdict, tool);

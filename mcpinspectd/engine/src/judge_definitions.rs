@@ -238,7 +238,7 @@ impl SessionState {
     /// Whether the policy accepts a change, provided that it is free of findings.
     fn is_approved(&self, turn: &Turn<'_>, same_vendor: bool) -> bool {
         let approval = &turn.judges.approval;
-        approval.accepts(&self.server, self.user, same_vendor)
+        approval.accepts(&self.info.server_id, self.user, same_vendor)
     }
 
     /// Accepts a change in the name of the policy. It is reported like a
@@ -249,15 +249,15 @@ impl SessionState {
         if let Err(error) =
             registry.accept(self.server_of(), key, hash, turn.time, AutoApproval::REASON)
         {
-            tracing::error!(server = %self.server, %error, "a change was not accepted");
+            tracing::error!(server = %self.info.server_id, %error, "a change was not accepted");
         }
     }
 
     fn sighting(&self, time: Timestamp) -> Sighting<'_> {
         Sighting {
             owner: self.owner,
-            server: &self.server,
-            session: &self.id,
+            server: &self.info.server_id,
+            session: &self.info.id,
             time,
         }
     }
@@ -404,8 +404,8 @@ impl SessionState {
         let registry = &mut turn.judges.registry;
         let sighting = Sighting {
             owner: self.owner,
-            server: &self.server,
-            session: &self.id,
+            server: &self.info.server_id,
+            session: &self.info.id,
             time: turn.time,
         };
         let observation = registry.observe(sighting, ItemKind::Tool, &name, definition);

@@ -62,7 +62,9 @@ pub use self::containment::{ContainmentPolicy, ContainmentRequest};
 pub use self::lessons::Taught;
 pub use self::limits::Limits;
 use self::live::LiveSession;
-pub use self::output::{Judgement, MessageKind, MessageSeen, Output, OutputSink, Overdue};
+pub use self::output::{
+    FrameInfo, Head, Judgement, MessageKind, MessageSeen, Output, OutputSink, Overdue, SessionInfo,
+};
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 pub use self::record::{MAX_BODY, MessageRecord, Record};
 pub use self::tee::Tee;

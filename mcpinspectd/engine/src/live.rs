@@ -96,8 +96,8 @@ impl LiveSession {
     }
 
     pub(super) fn parties_changed(&mut self, server_pid: Option<Pid>, client_pid: Option<Pid>) {
-        self.state.server_pid = server_pid;
-        self.state.client_pid = client_pid;
+        self.state.info.server_pid = server_pid;
+        self.state.info.client_pid = client_pid;
     }
 
     pub(super) fn program(&mut self, turn: &mut Turn<'_>, definition: &RawValue) {

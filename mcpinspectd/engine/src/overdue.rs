@@ -16,8 +16,8 @@ impl SessionState {
         let patience = self.limits.patience;
         self.session.overdue(now, patience, |direction, request| {
             overdue.push(Overdue {
-                session_id: self.id.clone(),
-                server_id: self.server.clone(),
+                session_id: self.info.id.clone(),
+                server_id: self.info.server_id.clone(),
                 direction,
                 method: request.method.clone(),
                 tool: request.tool.clone(),

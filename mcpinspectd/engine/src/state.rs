@@ -1,7 +1,7 @@
 //! What is known about an open session, apart from its streams.
 
 use mcpinspect_core::model::{
-    Action, Direction, GapReason, Pid, ServerEndpoint, ServerId, SessionId, SessionStart, Timestamp,
+    Action, Direction, GapReason, ServerEndpoint, SessionStart, Timestamp,
 };
 use mcpinspect_core::session::Session;
 use mcpinspect_core::wire::framing::Framer;
@@ -10,6 +10,7 @@ use mcpinspect_judge::registry::{Owner, ServerOf};
 
 use super::definitions::Definitions;
 use super::limits::Limits;
+use super::output::SessionInfo;
 use super::throttle::Throttle;
 use super::turn::Turn;
 use crate::event::body::{CaptureGap, Detected};
@@ -22,8 +23,7 @@ const MAX_DETECTIONS: usize = 16;
 
 /// A session without its streams.
 pub(super) struct SessionState {
-    pub(super) id: SessionId,
-    pub(super) server: ServerId,
+    pub(super) info: SessionInfo,
     /// Who publishes it, if its launch shows that.
     pub(super) publisher: Option<Box<str>>,
     /// The user that the server runs as, where known.
@@ -31,8 +31,6 @@ pub(super) struct SessionState {
     /// Whose pins it is held to.
     pub(super) owner: Owner,
     pub(super) endpoint: ServerEndpoint,
-    pub(super) server_pid: Option<Pid>,
-    pub(super) client_pid: Option<Pid>,
     pub(super) session: Session,
     pub(super) definitions: Definitions,
     pub(super) bytes: u64,
@@ -46,14 +44,16 @@ pub(super) struct SessionState {
 impl SessionState {
     pub(super) fn new(start: &SessionStart, owner: Owner, limits: Limits) -> Self {
         Self {
-            id: start.id.clone(),
-            server: start.server.server_id.clone(),
+            info: SessionInfo {
+                id: start.id.clone(),
+                server_id: start.server.server_id.clone(),
+                server_pid: start.server_party.as_ref().map(|party| party.pid),
+                client_pid: start.client_party.as_ref().map(|party| party.pid),
+            },
             publisher: start.server.publisher.clone(),
             user: start.server_party.as_ref().map(|party| party.uid),
             owner,
             endpoint: start.endpoint.clone(),
-            server_pid: start.server_party.as_ref().map(|party| party.pid),
-            client_pid: start.client_party.as_ref().map(|party| party.pid),
             session: Session::new(limits.max_in_flight, start.joined_midstream),
             definitions: Definitions::default(),
             bytes: 0,
@@ -77,10 +77,10 @@ impl SessionState {
     /// The subject of this session's events.
     pub(super) fn subject(&self) -> Subject {
         Subject {
-            session_id: self.id.clone(),
-            server_id: self.server.clone(),
+            session_id: self.info.id.clone(),
+            server_id: self.info.server_id.clone(),
             server_type: self.endpoint.transport(),
-            server_pid: self.server_pid,
+            server_pid: self.info.server_pid,
             server_uid: self.user,
         }
     }
@@ -88,17 +88,17 @@ impl SessionState {
     /// What detection knows about the session.
     pub(super) fn context(&self, time: Timestamp) -> SessionContext<'_> {
         SessionContext {
-            server_id: &self.server,
-            session_id: &self.id,
+            server_id: &self.info.server_id,
+            session_id: &self.info.id,
             user: self.user,
-            client: self.client_pid,
+            client: self.info.client_pid,
             time,
         }
     }
 
     /// The server as its owner has it.
     pub(super) fn server_of(&self) -> ServerOf<'_> {
-        ServerOf::new(self.owner, &self.server.0)
+        ServerOf::new(self.owner, &self.info.server_id.0)
     }
 
     /// Notes that messages may have been missed.

@@ -88,7 +88,7 @@ impl OutputSink for Told {
         match output {
             Output::Message(message) => {
                 self.messages += 1;
-                self.invalid += usize::from(message.invalid_reason == Some("not_json"));
+                self.invalid += usize::from(message.head.invalid_reason == Some("not_json"));
             }
             Output::Event(event) => match &event.body {
                 Body::CaptureGap(_) => self.lost += 1,

@@ -129,8 +129,10 @@ impl OutputSink for Said {
     fn output(&mut self, output: Output<'_>) {
         match output {
             Output::Message(message) => {
+                let exchange = message.exchange;
+                let answers = exchange.answers.as_ref().map(|request| request.sequence);
                 self.0
-                    .push((message.time.0, message.answers, message.latency_ns));
+                    .push((message.frame.time.0, answers, exchange.latency_ns));
             }
             Output::Event(event) => self.1.push(event.kind().name().to_owned()),
             _ => {}

@@ -51,26 +51,49 @@ pub struct Session {
     messages: u64,
 }
 
-/// What a message means in its session.
-#[derive(Debug, Default)]
-pub struct Observed<'a> {
+/// The exchange that a message belongs to. Numbers are those of [`Session::count_message`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
     /// The tool that is called, or whose call is answered.
     pub tool: Option<Arc<str>>,
     /// The request that this response answers.
-    pub answers: Option<PendingRequest>,
+    pub answers: Option<Answered>,
     /// How this response relates to the request that it names.
     pub correlation: Option<Correlation>,
     /// The number of the message whose request this notification cancels or reports progress of.
     pub concerns: Option<u64>,
-    /// The number of the message with the first request of the call, if this is a later request of it or
-    /// an answer to one.
+    /// The number of the message with the first request of a call that takes several, on the later
+    /// requests and their responses.
     pub call: Option<u64>,
+    /// Nanoseconds from the request to this response.
+    pub latency_ns: Option<u64>,
+    /// Whether it is an error, the protocol's or a tool's.
+    pub is_error: bool,
+}
+
+/// A request that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Its method.
+    pub method: MethodName,
+    /// The number of its message.
+    pub sequence: u64,
+}
+
+impl Exchange {
+    /// The method of the request that this response answers.
+    pub fn reply_to(&self) -> Option<&str> {
+        self.answers.as_ref().map(|request| &*request.method)
+    }
+}
+
+/// What a message means in its session.
+#[derive(Debug, Default)]
+pub struct Observed<'a> {
+    /// Its exchange.
+    pub exchange: Exchange,
     /// Whether a request continues a call with a `requestState` other than the one the server issued.
     pub altered_state: bool,
-    /// Nanoseconds from that request to this response.
-    pub latency_ns: Option<u64>,
-    /// Whether it is an error, of the protocol or of a tool.
-    pub is_error: bool,
     /// Whether [`Session::identity`] has changed.
     pub identified: bool,
     /// The parameters, if they were read.
@@ -180,7 +203,10 @@ impl Session {
         match message {
             Message::Request(request) => self.request(direction, request, time),
             Message::Notification(notification) => Observed {
-                concerns: self.notification(direction, notification, time),
+                exchange: Exchange {
+                    concerns: self.notification(direction, notification, time),
+                    ..Exchange::default()
+                },
                 ..Observed::default()
             },
             Message::Response(response) => self.response(direction, response, time),
@@ -252,14 +278,16 @@ impl Session {
                 altered_state = self.continues(&state, &mut pending);
             }
         }
-        let tool = pending.tool.clone();
-        let call = (pending.retries > 0).then_some(pending.first);
+        let exchange = Exchange {
+            tool: pending.tool.clone(),
+            call: (pending.retries > 0).then_some(pending.first),
+            ..Exchange::default()
+        };
         self.asked_by(direction)
             .insert(IdKey::new(request.id), pending);
         Observed {
-            tool,
+            exchange,
             params,
-            call,
             altered_state,
             ..Observed::default()
         }
@@ -300,23 +328,22 @@ impl Session {
             // An error about a message that could not be read has no id to repeat.
             (None, None) => Correlation::Unknown,
         };
-        let mut observed = Observed {
-            tool: answers.as_ref().and_then(|request| request.tool.clone()),
-            latency_ns: answers
-                .as_ref()
-                .map(|request| time.nanos_since(request.time)),
-            is_error: matches!(response.outcome, Outcome::Error(_)),
-            correlation: Some(correlation),
-            call: answers
-                .as_ref()
-                .filter(|request| request.retries > 0)
-                .map(|request| request.first),
-            ..Observed::default()
-        };
+        let mut observed = Observed::default();
+        observed.exchange.is_error = matches!(response.outcome, Outcome::Error(_));
+        observed.exchange.correlation = Some(correlation);
         if let (Outcome::Result(raw), Direction::ServerToClient) = (response.outcome, direction) {
             self.server_result(ServerResult::read(raw), answers.as_ref(), &mut observed);
         }
-        observed.answers = answers;
+        if let Some(request) = answers {
+            let exchange = &mut observed.exchange;
+            exchange.latency_ns = Some(time.nanos_since(request.time));
+            exchange.call = (request.retries > 0).then_some(request.first);
+            exchange.tool = request.tool;
+            exchange.answers = Some(Answered {
+                method: request.method,
+                sequence: request.sequence,
+            });
+        }
         observed
     }
 
@@ -326,7 +353,7 @@ impl Session {
         answers: Option<&PendingRequest>,
         observed: &mut Observed<'a>,
     ) {
-        observed.is_error |= result.is_error;
+        observed.exchange.is_error |= result.is_error;
         match answers.map(|request| &*request.method) {
             Some("initialize") => {
                 self.identity.initialize_result(&result);

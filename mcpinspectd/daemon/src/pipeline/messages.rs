@@ -34,7 +34,12 @@ impl MessageQueue {
     /// Bytes of a message to copy, and of the strings about it. A member of a batch has no bytes of its
     /// own.
     pub fn weight(seen: &MessageSeen<'_>, is_member: bool) -> usize {
-        let words = [seen.method, seen.id, seen.reply_to, seen.tool];
+        let words = [
+            seen.head.method.as_deref(),
+            seen.head.id.as_deref(),
+            seen.exchange.reply_to(),
+            seen.exchange.tool.as_deref(),
+        ];
         let words: usize = words.into_iter().flatten().map(str::len).sum();
         match is_member {
             true => words,
@@ -51,7 +56,7 @@ impl OutputSink for MessageQueue {
                 let fits = self.queue.offer(Self::weight(message, false), || {
                     Record::Message(MessageRecord::message(message))
                 });
-                self.batch_fits = fits && message.kind == MessageKind::Batch;
+                self.batch_fits = fits && message.head.kind == MessageKind::Batch;
             }
             Output::Member(member) => {
                 let weight = Self::weight(member, true);

@@ -155,7 +155,7 @@ impl Shadow {
             session,
             uid,
             is_stale,
-        }) = self.sessions.get_mut(seen.session_id)
+        }) = self.sessions.get_mut(&seen.session.id)
         else {
             return Vec::new();
         };
@@ -167,18 +167,25 @@ impl Shadow {
                 session.note_status(&changed.tool_name, ToolStatus::Changed);
             }
         }
-        *is_stale |= seen.reply_to == Some("tools/list") || !judgement.events().is_empty();
-        session.note_server(&seen.server_id.0);
-        let handled = session.handle(seen.direction, seen.bytes, seen.time, &findings);
+        *is_stale |=
+            seen.exchange.reply_to() == Some("tools/list") || !judgement.events().is_empty();
+        session.note_server(&seen.session.server_id.0);
+        let handled = session.handle(seen.frame.direction, seen.bytes, seen.frame.time, &findings);
         let records = handled.records.into_iter();
         let subject = || Subject {
-            session_id: seen.session_id.clone(),
-            server_pid: seen.server_pid,
-            ..Subject::server(seen.server_id.clone()).of_user(*uid)
+            session_id: seen.session.id.clone(),
+            server_pid: seen.session.server_pid,
+            ..Subject::server(seen.session.server_id.clone()).of_user(*uid)
         };
         let told = records.filter(|record| record.action != "allow");
-        told.map(|record| Event::new(seen.time, subject(), matched(record, seen.sequence)))
-            .collect()
+        told.map(|record| {
+            Event::new(
+                seen.frame.time,
+                subject(),
+                matched(record, seen.frame.sequence),
+            )
+        })
+        .collect()
     }
 }
 

@@ -45,18 +45,18 @@ impl CallCounts {
     }
 
     fn count(&mut self, seen: &MessageSeen<'_>) {
-        match (seen.kind, seen.method, seen.reply_to) {
-            (MessageKind::Request, Some(name), _) => self.method(name).requests += 1,
-            (MessageKind::Response, _, Some(name)) => {
+        match (seen.head.kind, seen.method()) {
+            (MessageKind::Request, Some(name)) => self.method(name).requests += 1,
+            (MessageKind::Response, Some(name)) => {
                 let counts = self.method(name);
-                counts.errors += u64::from(seen.is_error);
-                if let Some(nanos) = seen.latency_ns {
+                counts.errors += u64::from(seen.exchange.is_error);
+                if let Some(nanos) = seen.exchange.latency_ns {
                     counts.latency.add(nanos);
                 }
             }
             _ => {}
         }
-        if let Some(correlation) = seen.correlation {
+        if let Some(correlation) = seen.exchange.correlation {
             self.responses[correlation as usize] += 1;
         }
     }

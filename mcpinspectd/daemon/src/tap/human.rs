@@ -98,17 +98,17 @@ impl Format for Human {
     }
 
     fn message(&mut self, message: &MessageSeen<'_>, out: &mut Vec<u8>) {
-        let (arrow, way) = match message.direction {
+        let (arrow, way) = match message.frame.direction {
             Direction::ClientToServer => ("→", TO_SERVER),
             Direction::ServerToClient => ("←", TO_CLIENT),
         };
-        let failed = message.is_error || message.kind == MessageKind::Invalid;
-        let (latency, slow) = match message.latency_ns {
+        let failed = message.exchange.is_error || message.head.kind == MessageKind::Invalid;
+        let (latency, slow) = match message.exchange.latency_ns {
             Some(ns) => (duration(ns), ns >= 1_000_000_000),
             None => (String::new(), false),
         };
         let what = pad(&what(message), WHAT);
-        let what = match message.kind {
+        let what = match message.head.kind {
             _ if failed => self.paint(FAILED, &what),
             MessageKind::Response => what,
             MessageKind::Notification => self.paint(QUIET, &what),
@@ -120,9 +120,12 @@ impl Format for Human {
         } else {
             latency
         };
-        let mut line = self.front(message.time, &server(message));
+        let mut line = self.front(message.frame.time, &server(message));
         let arrow = self.paint(way, arrow);
-        let id = pad(&escape::printable(message.id.unwrap_or_default(), ID), ID);
+        let id = pad(
+            &escape::printable(message.head.id.as_deref().unwrap_or_default(), ID),
+            ID,
+        );
         let size = pad_left(&size(message.bytes.len() as u64), SIZE);
         let about = preview(message, self.preview);
         let about = if failed {
@@ -229,18 +232,21 @@ fn push(out: &mut Vec<u8>, line: &str) {
 
 /// Returns method and tool; for a response, those of its request.
 fn what(message: &MessageSeen<'_>) -> String {
-    let method = escape::printable(
-        message.method.or(message.reply_to).unwrap_or_default(),
-        WHAT,
-    );
+    let method = escape::printable(message.method().unwrap_or_default(), WHAT);
     let tool = message
+        .exchange
         .tool
+        .as_deref()
         .map(|tool| format!(" {}", escape::printable(tool, WHAT)))
         .unwrap_or_default();
-    let text = match message.kind {
+    let text = match message.head.kind {
         MessageKind::Request => format!("{method}{tool}"),
         MessageKind::Response => {
-            let outcome = if message.is_error { "✗" } else { "✓" };
+            let outcome = if message.exchange.is_error {
+                "✗"
+            } else {
+                "✓"
+            };
             let method = if method.is_empty() {
                 "answer to nothing seen"
             } else {
@@ -250,9 +256,12 @@ fn what(message: &MessageSeen<'_>) -> String {
         }
         MessageKind::Notification => method,
         MessageKind::Batch => "batch".to_owned(),
-        MessageKind::Invalid => format!("invalid: {}", message.invalid_reason.unwrap_or("unknown")),
+        MessageKind::Invalid => format!(
+            "invalid: {}",
+            message.head.invalid_reason.unwrap_or("unknown")
+        ),
     };
-    if message.gap_before {
+    if message.frame.gap_before {
         format!("[gap] {text}")
     } else {
         text
@@ -260,7 +269,10 @@ fn what(message: &MessageSeen<'_>) -> String {
 }
 
 fn server(message: &MessageSeen<'_>) -> String {
-    named(&message.server_id.0, message.server_pid.map(|pid| pid.0))
+    named(
+        &message.session.server_id.0,
+        message.session.server_pid.map(|pid| pid.0),
+    )
 }
 
 /// `name(pid)`, with the name cut if both do not fit.

@@ -96,29 +96,12 @@ impl Format for Jsonl {
 
     fn message(&mut self, message: &MessageSeen<'_>, out: &mut Vec<u8>) {
         let MessageSeen {
-            time,
-            session_id,
-            server_id,
-            direction,
-            server_pid,
-            client_pid,
-            kind,
-            method,
-            id,
+            session,
+            frame,
             bytes,
-            gap_before,
+            head,
             // The request's method on a response is only for people.
-            reply_to: _,
-            tool: _,
-            latency_ns: _,
-            is_error: _,
-            position: _,
-            sequence: _,
-            answers: _,
-            correlation: _,
-            concerns: _,
-            call: _,
-            invalid_reason: _,
+            exchange: _,
         } = *message;
         let (raw, raw_base64) = match std::str::from_utf8(bytes) {
             _ if !self.raw => (None, None),
@@ -126,20 +109,20 @@ impl Format for Jsonl {
             Err(_) => (None, Some(STANDARD.encode(bytes))),
         };
         let message = Message {
-            timestamp: time,
-            session_id,
-            server_id,
-            direction,
-            server_pid,
-            client_pid,
-            kind,
-            method,
-            id: id.map(Id::of),
+            timestamp: frame.time,
+            session_id: &session.id,
+            server_id: &session.server_id,
+            direction: frame.direction,
+            server_pid: session.server_pid,
+            client_pid: session.client_pid,
+            kind: head.kind,
+            method: head.method.as_deref(),
+            id: head.id.as_deref().map(Id::of),
             bytes: bytes.len(),
             sha256: format!("{:x}", Sha256::digest(bytes)),
             raw,
             raw_base64,
-            gap_before,
+            gap_before: frame.gap_before,
         };
         line(&Line::McpMessage(message), out);
     }

@@ -233,17 +233,21 @@ impl<W: Write, F: Format> OutputSink for Tap<W, F> {
 
 impl<W: Write, F: Format> Tap<W, F> {
     fn message(&mut self, message: &MessageSeen<'_>) {
-        if let Some(known) = self.known(message.session_id) {
-            known.frames[side(message.direction)] += 1;
-            if known.server.as_ref() != Some(message.server_id) {
-                known.server = Some(message.server_id.clone());
+        if let Some(known) = self.known(&message.session.id) {
+            known.frames[side(message.frame.direction)] += 1;
+            if known.server.as_ref() != Some(&message.session.server_id) {
+                known.server = Some(message.session.server_id.clone());
             }
             // A process that takes over does not remove the former one from the session.
-            known.server_pid = message.server_pid.or(known.server_pid);
-            known.client_pid = message.client_pid.or(known.client_pid);
+            known.server_pid = message.session.server_pid.or(known.server_pid);
+            known.client_pid = message.session.client_pid.or(known.client_pid);
         }
-        let parties = [message.server_pid, message.client_pid];
-        if self.is_open() && self.filter.admits(Some(message.server_id), parties) {
+        let parties = [message.session.server_pid, message.session.client_pid];
+        if self.is_open()
+            && self
+                .filter
+                .admits(Some(&message.session.server_id), parties)
+        {
             self.format.message(message, &mut self.gathered);
             if self.gathered.len() >= GATHERED {
                 self.flush();

@@ -32,7 +32,7 @@ pub(super) fn preview(message: &MessageSeen<'_>, max_chars: usize) -> String {
 }
 
 fn words(message: &MessageSeen<'_>) -> Option<String> {
-    if matches!(message.kind, MessageKind::Batch | MessageKind::Invalid)
+    if matches!(message.head.kind, MessageKind::Batch | MessageKind::Invalid)
         || message.bytes.len() > PARSED
     {
         return None;
@@ -46,11 +46,11 @@ fn words(message: &MessageSeen<'_>) -> Option<String> {
         return Some(error_words(error));
     }
     if let Some(result) = result {
-        return Some(result_words(result, message.reply_to));
+        return Some(result_words(result, message.exchange.reply_to()));
     }
     Some(
         params
-            .map(|params| params_words(params, message.method))
+            .map(|params| params_words(params, message.head.method.as_deref()))
             .unwrap_or_default(),
     )
 }

@@ -278,8 +278,8 @@ fn raw_shows_the_message_below_its_line_harmless() {
 #[test]
 fn filters_hold_for_messages_events_and_summary() {
     let mut other = request("ping", "1", "{}");
-    other.session = SessionId(Arc::from("s-2"));
-    other.server = ServerId(Arc::from("git"));
+    other.session.id = SessionId(Arc::from("s-2"));
+    other.session.server_id = ServerId(Arc::from("git"));
     let messages = [conversation().remove(4), other];
     let shown = |filter: Filter| {
         let lines = run(Jsonl::default(), filter, &messages, &examples(), 0).json();
@@ -458,14 +458,11 @@ proptest! {
         method in prop::sample::select(vec!["initialize", "tools/call", "tools/list", "a\u{202e}\n"]),
         kind in prop::sample::select(vec![MessageKind::Request, MessageKind::Response, MessageKind::Invalid, MessageKind::Batch]),
     ) {
-        let message = Message {
-            text: bytes.clone(),
-            method: Some(method),
-            reply_to: Some(method),
-            tool: Some("t\u{1b}[31m"),
-            id: Some("\"\u{7f}\n\""),
-            ..Message::new(Direction::ServerToClient, kind, "")
-        };
+        let mut message = response(method, "\"\u{7f}\n\"", 1, "")
+            .with_method(method)
+            .with_tool("t\u{1b}[31m");
+        message.head.kind = kind;
+        message.text.clone_from(&bytes);
         let mut out = Vec::new();
         Human::new(false, Some(200)).message(&message.seen(), &mut out);
         let text = String::from_utf8(out).unwrap();

@@ -25,11 +25,11 @@ impl OutputSink for Log {
         match output {
             Output::Message(message) => {
                 let line = json!({
-                    "time": message.time.0, "session": message.session_id.0, "server": message.server_id.0,
-                    "direction": message.direction, "kind": message.kind, "method": message.method, "id": message.id,
-                    "bytes": String::from_utf8_lossy(message.bytes), "gap": message.gap_before, "reply_to": message.reply_to,
-                    "tool": message.tool, "correlation": message.correlation.map(Correlation::as_str), "concerns": message.concerns,
-                    "call": message.call, "latency": message.latency_ns, "error": message.is_error, "invalid": message.invalid_reason,
+                    "time": message.frame.time.0, "session": message.session.id.0, "server": message.session.server_id.0,
+                    "direction": message.frame.direction, "kind": message.head.kind, "method": message.head.method, "id": message.head.id,
+                    "bytes": String::from_utf8_lossy(message.bytes), "gap": message.frame.gap_before, "reply_to": message.exchange.reply_to(),
+                    "tool": message.exchange.tool.as_deref(), "correlation": message.exchange.correlation.map(Correlation::as_str), "concerns": message.exchange.concerns,
+                    "call": message.exchange.call, "latency": message.exchange.latency_ns, "error": message.exchange.is_error, "invalid": message.head.invalid_reason,
                 });
                 self.messages.push(line.clone());
                 self.all.push(line);

@@ -16,8 +16,8 @@ use crate::{Engine, Limits, MessageSeen, Output, OutputSink, Tee};
 struct Order(Vec<String>);
 
 fn what(message: &MessageSeen<'_>) -> String {
-    let kind = message.kind.as_str();
-    match message.method.or(message.reply_to) {
+    let kind = message.head.kind.as_str();
+    match message.method() {
         Some(method) => format!("{kind} {method}"),
         None => kind.to_owned(),
     }
@@ -111,17 +111,18 @@ impl OutputSink for Members {
             Output::Message(_) => self.messages += 1,
             Output::Member(member) => {
                 assert!(self.messages > 0, "told a member before its batch");
+                let answers = member.exchange.answers.as_ref();
                 self.told.push(json!([
-                    member.sequence,
-                    member.position,
-                    member.kind,
-                    member.method,
-                    member.id,
-                    member.answers,
-                    member.reply_to,
-                    member.tool,
-                    member.latency_ns,
-                    member.invalid_reason,
+                    member.frame.sequence,
+                    member.frame.position,
+                    member.head.kind,
+                    member.head.method,
+                    member.head.id,
+                    answers.map(|request| request.sequence),
+                    member.exchange.reply_to(),
+                    member.exchange.tool.as_deref(),
+                    member.exchange.latency_ns,
+                    member.head.invalid_reason,
                     member.bytes.len(),
                 ]));
             }

@@ -64,24 +64,29 @@ impl Tally {
     }
 
     pub(super) fn message(&mut self, uid: Option<u32>, record: &MessageRecord) {
-        let method = record.method.as_deref().or(record.reply_to.as_deref());
-        let server = &record.server_id.0;
-        let counts = self.counts(uid, server, method, record.tool.as_deref(), record.time);
+        let counts = self.counts(
+            uid,
+            &record.session.server_id.0,
+            record.method(),
+            record.exchange.tool.as_deref(),
+            record.frame.time,
+        );
         let bytes = record.bytes.unwrap_or(0);
-        match record.direction {
+        match record.frame.direction {
             Direction::ClientToServer => counts.bytes_to_server += bytes,
             Direction::ServerToClient => counts.bytes_to_client += bytes,
         }
-        counts.requests += u64::from(record.kind == MessageKind::Request);
-        counts.errors += u64::from(record.kind == MessageKind::Response && record.is_error);
-        match record.correlation {
+        counts.requests += u64::from(record.head.kind == MessageKind::Request);
+        counts.errors +=
+            u64::from(record.head.kind == MessageKind::Response && record.exchange.is_error);
+        match record.exchange.correlation {
             Some(Correlation::Duplicate) => counts.duplicates += 1,
             Some(Correlation::Orphan) => counts.orphans += 1,
             Some(Correlation::Late) => counts.late += 1,
             Some(Correlation::Cancelled) => counts.cancelled += 1,
             Some(Correlation::Answer | Correlation::Unknown) | None => {}
         }
-        if let Some(nanos) = record.latency_ns {
+        if let Some(nanos) = record.exchange.latency_ns {
             counts.responses += 1;
             counts.latency.add(nanos);
         }

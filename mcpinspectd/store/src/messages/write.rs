@@ -207,11 +207,18 @@ impl BatchWriter {
     }
 
     fn message(&mut self, batch: &mut Batch<'_>, record: &MessageRecord) -> rusqlite::Result<()> {
-        let session = self.session(batch, &record.session_id, &record.server_id.0, record.time)?;
+        let MessageRecord {
+            session: info,
+            frame,
+            head,
+            exchange,
+            ..
+        } = record;
+        let session = self.session(batch, &info.id, &info.server_id.0, frame.time)?;
         let id = batch.next_message;
         batch.next_message += 1;
-        batch.oldest = batch.oldest.min(stamp(record.time));
-        batch.newest = batch.newest.max(stamp(record.time));
+        batch.oldest = batch.oldest.min(stamp(frame.time));
+        batch.newest = batch.newest.max(stamp(frame.time));
         batch.tally.message(session.uid, record);
         let (text, is_masked) = match (&record.body, session.content) {
             (None, _) | (_, Content::Metadata) => (None, false),
@@ -224,20 +231,20 @@ impl BatchWriter {
         }
         let addition = batch.additions.entry(session.id).or_default();
         addition.messages += 1;
-        addition.errors += u64::from(record.is_error);
+        addition.errors += u64::from(exchange.is_error);
         addition.bytes += record.bytes.unwrap_or(0);
-        addition.last = addition.last.max(stamp(record.time));
-        addition.in_flight += i64::from(record.kind == MessageKind::Request);
-        addition.in_flight -= i64::from(record.answers.is_some());
+        addition.last = addition.last.max(stamp(frame.time));
+        addition.in_flight += i64::from(head.kind == MessageKind::Request);
+        addition.in_flight -= i64::from(exchange.answers.is_some());
         let mut flags = 0;
         for (bit, is_set) in [
-            (ERROR, record.is_error),
-            (GAP_BEFORE, record.gap_before),
+            (ERROR, exchange.is_error),
+            (GAP_BEFORE, frame.gap_before),
             (MASKED, is_masked),
         ] {
             flags |= if is_set { bit } else { 0 };
         }
-        let method = record.method.as_deref().or(record.reply_to.as_deref());
+        let method = record.method();
         batch
             .transaction
             .prepare_cached(
@@ -247,23 +254,23 @@ impl BatchWriter {
             .execute(params![
                 id,
                 session.id,
-                record.sequence,
+                frame.sequence,
                 record.bytes.is_none(),
-                stamp(record.time),
-                direction_number(record.direction),
-                kind_number(record.kind),
+                stamp(frame.time),
+                direction_number(frame.direction),
+                kind_number(head.kind),
                 method.map(|method| json::cut(method, mcpinspect_core::mcp::method::MAX_METHOD)),
-                record.tool,
-                record.id.as_deref().map(|id| json::cut(id, MAX_ID)),
-                record.answers,
-                record.concerns,
-                record.call,
-                record.correlation.map(correlation_number),
-                record
+                exchange.tool.as_deref(),
+                head.id.as_deref().map(|id| json::cut(id, MAX_ID)),
+                exchange.answers.as_ref().map(|request| request.sequence),
+                exchange.concerns,
+                exchange.call,
+                exchange.correlation.map(correlation_number),
+                exchange
                     .latency_ns
                     .map(|nanos| i64::try_from(nanos).unwrap_or(i64::MAX)),
                 flags,
-                record.invalid_reason,
+                head.invalid_reason,
                 record.bytes.unwrap_or(0),
                 place.map(|place| place.block),
                 place.map(|place| place.position),
@@ -271,10 +278,10 @@ impl BatchWriter {
             ])?;
         let marks = [
             Some(Mark::User(session.uid)),
-            Some(Mark::Server(&record.server_id.0)),
+            Some(Mark::Server(&info.server_id.0)),
             method.map(Mark::Method),
-            record.tool.as_deref().map(Mark::Tool),
-            record.is_error.then_some(Mark::Error),
+            exchange.tool.as_deref().map(Mark::Tool),
+            exchange.is_error.then_some(Mark::Error),
         ];
         batch.words.clear();
         for mark in marks.into_iter().flatten() {

@@ -36,11 +36,11 @@ impl OutputSink for Sent {
         match output {
             Output::Message(message) => {
                 let weight = MessageQueue::weight(message, false);
-                self.0.push((message.sequence, weight, false));
+                self.0.push((message.frame.sequence, weight, false));
             }
             Output::Member(member) => {
                 let weight = MessageQueue::weight(member, true);
-                self.0.push((member.sequence, weight, true));
+                self.0.push((member.frame.sequence, weight, true));
             }
             Output::Event(event) => self.0.push((EVENT, event.body.size(), false)),
             _ => {}
@@ -143,7 +143,7 @@ fn a_slow_consumer_gets_a_part_and_knows_of_the_rest() {
             Received::Item(record) => {
                 let (sequence, _, is_member) = sent.next().unwrap();
                 let found = match record {
-                    Record::Message(message) => (message.sequence, message.body.is_none()),
+                    Record::Message(message) => (message.frame.sequence, message.body.is_none()),
                     Record::Event(_) | Record::Overdue(_) => (EVENT, false),
                 };
                 assert_eq!(found, (*sequence, *is_member));
@@ -183,32 +183,41 @@ fn records_hold_what_was_seen() {
         panic!("{records:?}");
     };
     assert_eq!(
-        (&*request.session_id.0, &*request.server_id.0),
+        (&*request.session.id.0, &*request.session.server_id.0),
         ("files", "files")
     );
     assert_eq!(
-        (request.direction, request.sequence, request.position),
+        (
+            request.frame.direction,
+            request.frame.sequence,
+            request.frame.position
+        ),
         (Up, 1, 0)
     );
-    assert_eq!(request.kind, MessageKind::Request);
-    assert_eq!(request.method.as_deref(), Some("tools/call"));
-    assert_eq!(request.id.as_deref(), Some(r#""a""#));
-    assert_eq!(request.tool.as_deref(), Some("read"));
+    assert_eq!(request.head.kind, MessageKind::Request);
+    assert_eq!(request.head.method.as_deref(), Some("tools/call"));
+    assert_eq!(request.head.id.as_deref(), Some(r#""a""#));
+    assert_eq!(request.exchange.tool.as_deref(), Some("read"));
     assert_eq!(request.body.as_deref(), Some(call.as_bytes()));
-    assert_eq!((batch.kind, batch.sequence), (MessageKind::Batch, 2));
+    assert_eq!(
+        (batch.head.kind, batch.frame.sequence),
+        (MessageKind::Batch, 2)
+    );
     assert_eq!(
         batch.body.as_ref().map(|body| body.len()),
         Some(answer.len() + 2)
     );
     assert_eq!(
-        (member.kind, member.sequence, &member.body),
+        (member.head.kind, member.frame.sequence, &member.body),
         (MessageKind::Response, 2, &None)
     );
-    assert_eq!((member.answers, member.latency_ns), (Some(1), Some(1)));
-    assert_eq!(member.reply_to.as_deref(), Some("tools/call"));
-    assert!(member.is_error && member.time > request.time);
-    assert_eq!(noise.invalid_reason.as_deref(), Some("not_json"));
-    assert_eq!(noise.position, answer.len() as u64 + 3);
+    let answers = member.exchange.answers.as_ref();
+    assert_eq!(answers.map(|request| request.sequence), Some(1));
+    assert_eq!(member.exchange.latency_ns, Some(1));
+    assert_eq!(member.exchange.reply_to(), Some("tools/call"));
+    assert!(member.exchange.is_error && member.frame.time > request.frame.time);
+    assert_eq!(noise.head.invalid_reason, Some("not_json"));
+    assert_eq!(noise.frame.position, answer.len() as u64 + 3);
 }
 
 #[test]
@@ -227,7 +236,7 @@ fn a_batch_that_is_dropped_takes_its_members_with_it() {
     let taken = daemon.taken();
     assert_eq!(taken.len(), 3, "{taken:?}");
     assert_eq!(taken[1], expected);
-    assert!(matches!(&taken[2], Received::Item(record) if record.sequence == 3));
+    assert!(matches!(&taken[2], Received::Item(record) if record.frame.sequence == 3));
 }
 
 #[test]
@@ -256,7 +265,7 @@ fn a_call_that_a_later_input_finds_overdue_is_counted_and_copied() {
     let mut copied = Vec::new();
     while let Some(received) = daemon.receiver.blocking_recv() {
         copied.push(match received {
-            Received::Item(Record::Message(message)) => message.method.unwrap().to_string(),
+            Received::Item(Record::Message(message)) => message.head.method.unwrap().into_owned(),
             Received::Item(Record::Overdue(overdue)) => format!("overdue {}", overdue.sequence),
             Received::Item(Record::Event(event)) => event.kind().name().to_owned(),
             other => panic!("{other:?}"),
