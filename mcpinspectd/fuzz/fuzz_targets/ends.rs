@@ -3,8 +3,8 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use mcpinspect_common::End;
-use mcpinspect_core::wire::comparison::{Compared, EndComparison, Start};
-use mcpinspect_core::wire::reassembly::Piece;
+use mcpinspect_core::model::{Segment, StreamEvent};
+use mcpinspect_core::wire::comparison::{EndComparison, Start};
 use mcpinspectd_fuzz::fuzz_target;
 
 fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
@@ -17,9 +17,11 @@ fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
         let mut ends = EndComparison::new(authority, start);
         let (mut read, mut now) = (Vec::new(), 0);
         let mut stream = Vec::new();
-        let mut collect = |compared: Compared<'_>| {
-            if let Compared::Piece(Piece::Bytes { position, bytes }) = compared {
-                assert_eq!(position, stream.len() as u64);
+        let mut collect = |event: StreamEvent<'_>| {
+            if let StreamEvent::Segment(segment) = event
+                && let Some(bytes) = segment.as_bytes()
+            {
+                assert_eq!(segment.position, stream.len() as u64);
                 stream.extend_from_slice(bytes);
             }
         };
@@ -28,7 +30,7 @@ fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
                 0 => {
                     let position = read.len() as u64;
                     read.extend_from_slice(bytes);
-                    ends.read(Piece::Bytes { position, bytes }, now, &mut collect);
+                    ends.read(Segment::new(position, *bytes), now, &mut collect);
                 }
                 1 => ends.written(u64::from(*place), bytes, now, &mut collect),
                 2 => {

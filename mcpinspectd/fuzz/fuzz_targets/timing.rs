@@ -17,7 +17,8 @@ use mcpinspect_common::{
     SHIP_REGARDLESS, SNIFF_BUDGET_DEFAULT,
 };
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, Executed, Input, InputSink, Pid, ServerId, ServerIdentity, SessionId,
+    BlindMechanism, Direction, Executed, Input, InputSink, Pid, Segment, ServerId, ServerIdentity,
+    SessionId,
 };
 use mcpinspect_engine::event::Body;
 use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
@@ -444,11 +445,10 @@ impl Run {
                 fresh: 1,
             };
             let record = match &record {
-                Record::Data(key, end, position, bytes) => KernelRecord::Data {
+                Record::Data(key, end, position, bytes) => KernelRecord::Segment {
                     key: *key,
                     end: *end,
-                    position: *position,
-                    bytes,
+                    segment: Segment::new(*position, bytes),
                 },
                 Record::EndOfStream(key) => KernelRecord::EndOfStream { key: *key },
                 Record::Exec => KernelRecord::Exec {

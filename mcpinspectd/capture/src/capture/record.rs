@@ -6,7 +6,9 @@ use mcpinspect_common::{
     AncestorReport, ConnectionReport, End, EndpointKey, EndpointReport, ExecReport, Operation,
     RecordFlags, RecordHeader, RecordKind, TlsNews,
 };
-use mcpinspect_core::model::{BlindMechanism, Executed, ExecutedBy, Pid, ticks};
+use mcpinspect_core::model::{
+    BlindMechanism, Executed, ExecutedBy, GapReason, Pid, Segment, ticks,
+};
 use thiserror::Error;
 
 /// Why bytes cannot be decoded.
@@ -33,19 +35,12 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the header documents the fields")]
 pub enum KernelRecord<'a> {
-    /// Bytes that crossed an end of a stream.
-    Data {
+    /// Bytes that crossed an end of a stream. They are lost if they could not be copied: their page was
+    /// not resident.
+    Segment {
         key: EndpointKey,
         end: End,
-        position: u64,
-        bytes: &'a [u8],
-    },
-    /// Bytes that crossed an end but could not be copied: their page was not resident.
-    Missing {
-        key: EndpointKey,
-        end: End,
-        position: u64,
-        length: u64,
+        segment: Segment<'a>,
     },
     /// A reader reached the end of its stream.
     EndOfStream { key: EndpointKey },
@@ -108,17 +103,14 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
         .ok_or(DecodeError::Short)?;
     let end = End::from_u8(end).ok_or(DecodeError::Unknown)?;
     let record = match RecordKind::from_u8(kind).ok_or(DecodeError::Unknown)? {
-        RecordKind::Data if flags & RecordFlags::FAULT != 0 => KernelRecord::Missing {
+        RecordKind::Data => KernelRecord::Segment {
             key,
             end,
-            position,
-            length: aux,
-        },
-        RecordKind::Data => KernelRecord::Data {
-            key,
-            end,
-            position,
-            bytes: payload,
+            segment: if flags & RecordFlags::FAULT != 0 {
+                Segment::lost(position, aux, GapReason::PageNotResident)
+            } else {
+                Segment::new(position, payload)
+            },
         },
         RecordKind::EndOfStream => KernelRecord::EndOfStream { key },
         RecordKind::Exec => KernelRecord::Exec {

@@ -17,8 +17,8 @@ use mcpinspect_process::ProcessInfo;
 use mcpinspect_process::identity::Launched;
 
 use super::blind_spots;
+use super::captured::Captured;
 use super::flow::SessionIndex;
-use super::session::PendingPiece;
 use super::step::Step;
 
 /// Nanoseconds that a session waits for its client to show itself.
@@ -160,13 +160,13 @@ fn describe_client(
     }
 }
 
-/// Announces a session. Returns its pending pieces, which come next, and the time of the first.
+/// Announces a session. Returns its pending segments, which come next, and the time of the first.
 pub fn announce(
     step: &mut Step<'_>,
     index: SessionIndex,
     parties: Parties,
     now: u64,
-) -> (Vec<PendingPiece>, u64) {
+) -> (Vec<Captured<'static>>, u64) {
     let Parties {
         server,
         server_info,
@@ -204,5 +204,5 @@ pub fn announce(
     report_parties(step, index);
     blind_spots::report_processes(step, time);
     blind_spots::report_suspicions(step, index, time);
-    (pending.into_pieces(), time)
+    (pending.into_segments(), time)
 }

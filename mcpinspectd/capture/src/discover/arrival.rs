@@ -16,12 +16,10 @@ const STILL: u64 = 1_000_000_000;
 /// wait for the other end to catch up.
 pub fn settle(step: &mut Step<'_>, now: u64) {
     for key in step.streams.flows_where(Flow::is_waiting) {
-        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
-            flow.settle(now, emit)
-        });
+        pass_on(step, key, now, |flow, emit| flow.settle(now, emit));
     }
     for key in step.streams.flows_where(Flow::is_comparison_waiting) {
-        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+        pass_on(step, key, now, |flow, emit| {
             flow.settle_comparison(now, emit);
         });
     }
@@ -43,8 +41,8 @@ pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
         }
         let source = flow.source();
         if flow.position() < counted.at(source) {
-            pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
-                flow.finish(counted.at(source), now, emit);
+            pass_on(step, key, now, |flow, emit| {
+                flow.finish(counted.at(source), GapReason::RingFull, now, emit);
             });
         } else if source == End::Reader && counted.written > counted.read {
             let missing = counted.written - counted.read;

@@ -6,8 +6,7 @@
 
 use std::collections::VecDeque;
 
-use mcpinspect_core::wire::comparison::Compared;
-use mcpinspect_core::wire::reassembly::Piece;
+use mcpinspect_core::model::{Content, Segment, StreamEvent};
 
 /// Most pieces to keep apart; any excess counts as one piece.
 const PIECES_MAX: usize = 4096;
@@ -15,7 +14,7 @@ const PIECES_MAX: usize = 4096;
 const SPARE: usize = 16;
 
 /// Takes what comes out of a stream, with the time at which it arrived.
-pub type Emit<'e> = dyn FnMut(Compared<'_>, u64) + 'e;
+pub type Emit<'e> = dyn FnMut(StreamEvent<'_>, u64) + 'e;
 
 /// One piece that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -61,39 +60,35 @@ impl Arrivals {
     }
 
     /// Passes on what comes out now, split where arrival times differ.
-    pub fn emit(&mut self, compared: Compared<'_>, now: u64, emit: &mut Emit<'_>) {
-        match compared {
-            Compared::Piece(Piece::Bytes {
+    pub fn emit(&mut self, event: StreamEvent<'_>, now: u64, emit: &mut Emit<'_>) {
+        match event {
+            StreamEvent::Segment(Segment {
                 mut position,
-                mut bytes,
+                content: Content::Bytes(bytes),
             }) => {
+                let mut bytes = &*bytes;
                 while !bytes.is_empty() {
                     let (end, time) = self.at(position).unwrap_or((u64::MAX, now));
                     let length = usize::try_from(end - position).unwrap_or(usize::MAX);
                     let (piece, rest) = bytes.split_at(length.min(bytes.len()));
-                    emit(
-                        Compared::Piece(Piece::Bytes {
-                            position,
-                            bytes: piece,
-                        }),
-                        time,
-                    );
+                    emit(Segment::new(position, piece).into(), time);
                     position += piece.len() as u64;
                     bytes = rest;
                     self.came_out(position);
                 }
             }
-            Compared::Piece(Piece::Gap { position, length }) => {
-                let end = position.saturating_add(length);
+            StreamEvent::Segment(lost) => {
+                let end = lost.end();
                 self.came_out(end);
                 // Just before what follows it.
                 let time = self.at(end).map_or(now, |(_, time)| time);
-                emit(Compared::Piece(Piece::Gap { position, length }), time);
+                emit(lost.into(), time);
             }
-            Compared::Difference { position, .. } => {
+            StreamEvent::Difference { position, .. } => {
                 let time = self.at(position).map_or(now, |(_, time)| time);
-                emit(compared, time);
+                emit(event, time);
             }
+            StreamEvent::End => emit(event, now),
         }
     }
 
@@ -120,24 +115,29 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
+    use mcpinspect_core::model::GapReason;
+
     use super::*;
 
-    fn bytes(position: u64, bytes: &[u8]) -> Compared<'_> {
-        Compared::Piece(Piece::Bytes { position, bytes })
+    fn bytes(position: u64, bytes: &[u8]) -> StreamEvent<'_> {
+        Segment::new(position, bytes).into()
     }
 
     /// What comes out, with its times.
-    fn out(arrivals: &mut Arrivals, compared: Compared<'_>) -> Vec<(String, u64)> {
+    fn out(arrivals: &mut Arrivals, event: StreamEvent<'_>) -> Vec<(String, u64)> {
         let mut out = Vec::new();
-        arrivals.emit(compared, 99, &mut |compared, time| {
-            let what = match compared {
-                Compared::Piece(Piece::Bytes { position, bytes }) => {
-                    format!("{position} {}", String::from_utf8_lossy(bytes))
-                }
-                Compared::Piece(Piece::Gap { position, length }) => format!("{position}+{length}"),
-                Compared::Difference { position, .. } => format!("{position} differs"),
+        arrivals.emit(event, 99, &mut |event, time| {
+            let text = match event {
+                StreamEvent::Segment(Segment { position, content }) => match content {
+                    Content::Bytes(bytes) => {
+                        format!("{position} {}", String::from_utf8_lossy(&bytes))
+                    }
+                    Content::Lost { length, .. } => format!("{position}+{length}"),
+                },
+                StreamEvent::Difference { position, .. } => format!("{position} differs"),
+                StreamEvent::End => "end".to_owned(),
             };
-            out.push((what, time));
+            out.push((text, time));
         });
         out
     }
@@ -168,7 +168,7 @@ mod tests {
     fn a_gap_comes_with_what_is_behind_it() {
         let mut arrivals = Arrivals::default();
         arrivals.note(10, 5, 20);
-        let gap = |position, length| Compared::Piece(Piece::Gap { position, length });
+        let gap = |position, length| Segment::lost(position, length, GapReason::RingFull).into();
         assert_eq!(out(&mut arrivals, gap(0, 10)), [said("0+10", 20)]);
         assert_eq!(
             out(&mut arrivals, bytes(10, b"01234")),

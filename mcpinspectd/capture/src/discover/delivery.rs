@@ -2,20 +2,20 @@
 
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, Timestamp,
+    BlindMechanism, Content, Direction, EndReason, Input, Segment, StreamEvent,
 };
-use mcpinspect_core::wire::comparison::{Compared, Start};
-use mcpinspect_core::wire::reassembly::Piece;
+use mcpinspect_core::wire::comparison::Start;
 
 use super::announcing::{self, Parties};
 use super::arrivals::Emit;
 use super::blind_spots;
+use super::captured::Captured;
 use super::flow::{Flow, SessionIndex};
-use super::session::{PendingContent, PendingPiece, TrackedSession};
+use super::session::TrackedSession;
 use super::step::Step;
 use super::stream::{Skipped, StreamState};
 use super::streams::Kept;
-use super::turns::{Happening, Held, Turn};
+use super::turns::Held;
 use crate::capture::Origin;
 
 /// What was kept of a stream that has just become one direction of a session.
@@ -61,7 +61,13 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
         step.ship(*key);
         let tgid = kept.reader.unwrap_or(0);
         if let Some(Skipped { to, reason }) = kept.skipped {
-            skip(step, *key, to, reason, Origin { tgid, time: now });
+            let skipped = Captured {
+                key: *key,
+                end: End::Reader,
+                segment: Segment::lost(0, to, reason),
+                origin: Origin { tgid, time: now },
+            };
+            skip(step, &skipped);
         }
     }
     let mut pieces: Vec<_> = bound
@@ -72,7 +78,13 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
         .sort_by_key(|(bound, (_, _, time))| (*time, bound.direction == Direction::ServerToClient));
     for (Bound { key, kept, .. }, (position, bytes, time)) in pieces {
         let tgid = kept.reader.unwrap_or(0);
-        deliver(step, *key, position, bytes, Origin { tgid, time });
+        let captured = Captured {
+            key: *key,
+            end: End::Reader,
+            segment: Segment::new(position, bytes),
+            origin: Origin { tgid, time },
+        };
+        deliver(step, &captured);
     }
     for Bound { key, kept, .. } in bound {
         if let Some(origin) = kept.ended {
@@ -104,20 +116,14 @@ fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
 }
 
 /// Takes in bytes that crossed an end of a session's stream.
-pub fn data(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    end: End,
-    position: u64,
-    bytes: &[u8],
-    origin: Origin,
-) {
+pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
+    let (key, origin) = (captured.key, captured.origin);
     let Some(flow) = step.streams.flow(key) else {
         return;
     };
-    if flow.source() == end {
-        deliver(step, key, position, bytes, origin);
-    } else if end == End::Writer {
+    if flow.source() == captured.end {
+        deliver(step, captured);
+    } else if captured.end == End::Writer {
         let (index, direction) = (flow.session(), flow.direction());
         let is_server = |session: &TrackedSession| session.server == Some(origin.tgid);
         if direction == Direction::ClientToServer && step.sessions.get(index).is_some_and(is_server)
@@ -125,42 +131,30 @@ pub fn data(
             // What it reads there does not come from its client.
             blind_spots::report(step, index, BlindMechanism::WrittenByReader, origin, false);
         }
-        pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
-            flow.written(position, bytes, origin.time, emit);
+        pass_on(step, key, origin.time, |flow, emit| {
+            flow.written(&captured.segment, origin.time, emit);
         });
     }
 }
 
 /// Notes that bytes that crossed an end of a stream could not be copied.
-pub fn missing(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    end: End,
-    position: u64,
-    length: u64,
-    origin: Origin,
-) {
+pub fn lost(step: &mut Step<'_>, captured: &Captured<'_>) {
+    let (key, time) = (captured.key, captured.origin.time);
     let Some(flow) = step.streams.flow(key) else {
         return;
     };
-    let is_source = flow.source() == end;
-    announce_pending(step, flow.session(), origin.time);
+    let is_source = flow.source() == captured.end;
+    announce_pending(step, flow.session(), time);
     if is_source {
-        pass_on(
-            step,
-            key,
-            GapReason::PageNotResident,
-            origin.time,
-            |flow, emit| {
-                flow.missing(position, length, origin.time, emit);
-            },
-        );
+        pass_on(step, key, time, |flow, emit| {
+            flow.push(&captured.segment, time, emit);
+        });
     }
 }
 
 /// Notes that a reader has seen the end of a stream.
 pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
-    pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
+    pass_on(step, key, origin.time, |flow, emit| {
         flow.finish_comparison(origin.time, emit);
     });
     let Some(stream) = step.streams.get_mut(key) else {
@@ -186,7 +180,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     };
     session.close(origin.time, reason);
     if session.announced && is_first {
-        session.turns.add(direction, origin.time, Happening::End);
+        session.turns.add(direction, origin.time, StreamEvent::End);
         take_turns(step, index, origin.time);
     }
 }
@@ -195,7 +189,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
 /// kept of it. Returns whether that changed anything.
 pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     let mut kept = None;
-    act_on(step, key, GapReason::RingFull, |flow, emit| {
+    act_on(step, key, |flow, emit| {
         kept = flow.switch_to_writer(now, emit);
     });
     let (Some(kept), Some(flow)) = (kept, step.streams.flow(key)) else {
@@ -208,67 +202,65 @@ pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     if is_announced(step, index, last) {
         note_party(step, index, direction, End::Writer, tgid);
         // What came later in the other stream waits for all of it.
-        act_on(step, key, GapReason::RingFull, |flow, emit| {
+        act_on(step, key, |flow, emit| {
             for (position, bytes, time) in kept.pieces() {
-                flow.push(position, bytes, time, emit);
+                flow.push(&Segment::new(position, bytes), time, emit);
             }
         });
         take_turns(step, index, now);
     } else {
         for (position, bytes, time) in kept.pieces() {
-            deliver(step, key, position, bytes, Origin { tgid, time });
+            let captured = Captured {
+                key,
+                end: End::Writer,
+                segment: Segment::new(position, bytes),
+                origin: Origin { tgid, time },
+            };
+            deliver(step, &captured);
         }
     }
     true
 }
 
-/// Counts what passed before a stream was followed, up to a position, as lost.
-fn skip(step: &mut Step<'_>, key: EndpointKey, length: u64, reason: GapReason, origin: Origin) {
+/// Counts what passed before a stream was followed as lost.
+fn skip(step: &mut Step<'_>, skipped: &Captured<'_>) {
+    let (key, time) = (skipped.key, skipped.origin.time);
     let Some(index) = step.streams.flow(key).map(Flow::session) else {
         return;
     };
-    if length == 0 {
+    if skipped.segment.content.length() == 0 {
         return;
     }
-    if is_announced(step, index, origin.time) {
-        pass_on(step, key, reason, origin.time, |flow, emit| {
-            flow.missing(0, length, origin.time, emit);
+    if is_announced(step, index, time) {
+        pass_on(step, key, time, |flow, emit| {
+            flow.push(&skipped.segment, time, emit);
         });
     } else if let Some(session) = step.sessions.get_mut(index) {
-        session.pending.push(PendingPiece {
-            key,
-            position: 0,
-            content: PendingContent::Missing { length, reason },
-            origin,
-        });
+        session.pending.push(skipped.clone().into_owned());
     }
 }
 
-/// Puts a piece of a stream's source in order, and passes on what is now in order.
-fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], origin: Origin) {
+/// Puts bytes of a stream's source in order, and passes on what is now in order.
+fn deliver(step: &mut Step<'_>, captured: &Captured<'_>) {
+    let (key, Origin { tgid, time }) = (captured.key, captured.origin);
     let Some(flow) = step.streams.flow(key) else {
         return;
     };
     let index = flow.session();
     let starts = !flow.has_started();
-    note_party(step, index, flow.direction(), flow.source(), origin.tgid);
-    if !is_announced(step, index, origin.time) {
+    note_party(step, index, flow.direction(), flow.source(), tgid);
+    if !is_announced(step, index, time) {
         if let Some(session) = step.sessions.get_mut(index) {
-            session.pending.push(PendingPiece {
-                key,
-                position,
-                content: PendingContent::Bytes(bytes.to_vec()),
-                origin,
-            });
+            session.pending.push(captured.clone().into_owned());
         }
         count_backlog(step, index);
         return;
     }
     if let Some(session) = step.sessions.get_mut(index) {
-        session.last_active = origin.time;
+        session.last_active = time;
     }
-    pass_on(step, key, GapReason::RingFull, origin.time, |flow, emit| {
-        flow.push(position, bytes, origin.time, emit);
+    pass_on(step, key, time, |flow, emit| {
+        flow.push(&captured.segment, time, emit);
     });
     if starts
         && let Some(flow) = step.streams.flow_mut(key)
@@ -285,11 +277,10 @@ fn deliver(step: &mut Step<'_>, key: EndpointKey, position: u64, bytes: &[u8], o
 pub fn pass_on(
     step: &mut Step<'_>,
     key: EndpointKey,
-    reason: GapReason,
     now: u64,
     act: impl FnOnce(&mut Flow, &mut Emit<'_>),
 ) {
-    if let Some(index) = act_on(step, key, reason, act) {
+    if let Some(index) = act_on(step, key, act) {
         take_turns(step, index, now);
     }
 }
@@ -300,7 +291,6 @@ pub fn pass_on(
 fn act_on(
     step: &mut Step<'_>,
     key: EndpointKey,
-    reason: GapReason,
     act: impl FnOnce(&mut Flow, &mut Emit<'_>),
 ) -> Option<SessionIndex> {
     let index = step.streams.flow(key)?.session();
@@ -308,17 +298,16 @@ fn act_on(
     let flow = step.streams.flow_mut(key)?;
     let session = step.sessions.get_mut(index)?;
     let direction = flow.direction();
-    act(flow, &mut |compared, time| {
+    act(flow, &mut |event, time| {
         if !session.announced {
             return;
         }
         if session.turns.is_empty() && held.lets_pass(direction, time) {
             let time = step.clock.at(time);
-            let input = input_of(&session.id, direction, compared, reason, time);
+            let input = event.into_input(&session.id, direction, time);
             step.sink.input(input);
         } else {
-            let what = Happening::of(compared, reason);
-            session.turns.add(direction, time, what);
+            session.turns.add(direction, time, event.into_owned());
         }
     });
     let twice = flow.counted_twice();
@@ -363,7 +352,8 @@ fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     };
     while let Some(turn) = session.turns.next(held, now) {
         let time = step.clock.at(turn.time);
-        step.sink.input(input_of_turn(&session.id, &turn, time));
+        let input = turn.event.into_input(&session.id, turn.direction, time);
+        step.sink.input(input);
     }
     count_backlog(step, index);
 }
@@ -382,12 +372,13 @@ pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
     };
     while let Some(turn) = session.turns.take() {
         let time = step.clock.at(turn.time);
-        step.sink.input(input_of_turn(&session.id, &turn, time));
+        let input = turn.event.into_input(&session.id, turn.direction, time);
+        step.sink.input(input);
     }
     count_backlog(step, index);
 }
 
-/// Learns from a piece who is at an end of a stream, and reports that if it is new.
+/// Learns from a segment who is at an end of a stream, and reports that if it is new.
 fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, end: End, pid: u32) {
     let Some(session) = step.sessions.get_mut(index) else {
         return;
@@ -436,14 +427,10 @@ pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 /// Announces a session, and passes on what waited for that.
 fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64) {
     let (pending, time) = announcing::announce(step, index, parties, now);
-    for piece in pending {
-        match piece.content {
-            PendingContent::Bytes(bytes) => {
-                deliver(step, piece.key, piece.position, &bytes, piece.origin);
-            }
-            PendingContent::Missing { length, reason } => {
-                skip(step, piece.key, length, reason, piece.origin);
-            }
+    for captured in pending {
+        match captured.segment.content {
+            Content::Bytes(_) => deliver(step, &captured),
+            Content::Lost { .. } => skip(step, &captured),
         }
     }
     let Some(session) = step.sessions.get_mut(index) else {
@@ -460,87 +447,7 @@ fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64
                 time: step.clock.at(time),
             });
         } else {
-            session.turns.add(direction, now, Happening::End);
+            session.turns.add(direction, now, StreamEvent::End);
         }
-    }
-}
-
-fn input_of_turn<'a>(session: &'a SessionId, turn: &'a Turn, time: Timestamp) -> Input<'a> {
-    let mut reason = GapReason::RingFull;
-    let compared = match &turn.what {
-        Happening::Bytes(position, bytes) => Compared::Piece(Piece::Bytes {
-            position: *position,
-            bytes,
-        }),
-        Happening::Gap {
-            position,
-            length,
-            reason: why,
-        } => {
-            reason = *why;
-            Compared::Piece(Piece::Gap {
-                position: *position,
-                length: *length,
-            })
-        }
-        Happening::Difference {
-            position,
-            length,
-            read,
-            written,
-        } => Compared::Difference {
-            position: *position,
-            length: *length,
-            read,
-            written,
-        },
-        Happening::End => {
-            return Input::EndOfStream {
-                session: session.into(),
-                direction: turn.direction,
-                time,
-            };
-        }
-    };
-    input_of(session, turn.direction, compared, reason, time)
-}
-
-fn input_of<'a>(
-    session: &'a SessionId,
-    direction: Direction,
-    compared: Compared<'a>,
-    reason: GapReason,
-    time: Timestamp,
-) -> Input<'a> {
-    match compared {
-        Compared::Piece(Piece::Bytes { position, bytes }) => Input::Bytes {
-            session: session.into(),
-            direction,
-            position,
-            time,
-            bytes: bytes.into(),
-        },
-        Compared::Piece(Piece::Gap { position, length }) => Input::Gap {
-            session: session.into(),
-            direction,
-            position,
-            bytes_lost: length,
-            reason,
-            time,
-        },
-        Compared::Difference {
-            position,
-            length,
-            read,
-            written,
-        } => Input::EndsDisagree {
-            session: session.into(),
-            direction,
-            position,
-            bytes: length,
-            read: read.into(),
-            written: written.into(),
-            time,
-        },
     }
 }

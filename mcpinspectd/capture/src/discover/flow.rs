@@ -1,9 +1,9 @@
 //! A stream that is one direction of a session: its bytes in order, both ends compared.
 
 use mcpinspect_common::End;
-use mcpinspect_core::model::Direction;
-use mcpinspect_core::wire::comparison::{Compared, EndComparison, Start};
-use mcpinspect_core::wire::reassembly::{Piece, Reassembly};
+use mcpinspect_core::model::{Direction, GapReason, Segment, StreamEvent};
+use mcpinspect_core::wire::comparison::{EndComparison, Start};
+use mcpinspect_core::wire::reassembly::Reassembly;
 
 use super::arrivals::{Arrivals, Emit};
 use super::sniff_buffer::Prefix;
@@ -171,53 +171,52 @@ impl Flow {
         self.comparison = Some(Box::new(ends));
     }
 
-    /// Takes in a piece of the source.
-    pub fn push(&mut self, position: u64, bytes: &[u8], now: u64, emit: &mut Emit<'_>) {
-        self.arrivals.note(position, bytes.len() as u64, now);
-        self.reassemble(now, emit, |reassembly, emit| {
-            reassembly.push(position, bytes, now, &mut |piece| emit(piece));
-        });
-    }
-
-    /// Notes that bytes of the source will not arrive.
-    pub fn missing(&mut self, position: u64, length: u64, now: u64, emit: &mut Emit<'_>) {
-        self.reassemble(now, emit, |reassembly, emit| {
-            reassembly.missing(position, length, now, &mut |piece| emit(piece));
+    /// Takes in a segment of the source.
+    pub fn push(&mut self, segment: &Segment<'_>, now: u64, emit: &mut Emit<'_>) {
+        if let Some(bytes) = segment.as_bytes() {
+            self.arrivals
+                .note(segment.position, bytes.len() as u64, now);
+        }
+        self.reassemble(now, emit, |reassembly, mut emit| {
+            reassembly.push(segment, now, &mut emit);
         });
     }
 
     /// Gives up bytes that are overdue.
     pub fn settle(&mut self, now: u64, emit: &mut Emit<'_>) {
-        self.reassemble(now, emit, |reassembly, emit| {
-            reassembly.settle(now, &mut |piece| emit(piece));
+        self.reassemble(now, emit, |reassembly, mut emit| {
+            reassembly.settle(now, &mut emit);
         });
     }
 
-    /// Gives up all bytes before `position` that have not arrived.
-    pub fn finish(&mut self, position: u64, now: u64, emit: &mut Emit<'_>) {
-        self.reassemble(now, emit, |reassembly, emit| {
-            reassembly.finish(position, &mut |piece| emit(piece));
+    /// Gives up all bytes before `position` that have not arrived, for `reason`.
+    pub fn finish(&mut self, position: u64, reason: GapReason, now: u64, emit: &mut Emit<'_>) {
+        self.reassemble(now, emit, |reassembly, mut emit| {
+            reassembly.finish(position, reason, &mut emit);
         });
     }
 
-    /// Puts pieces of the source in order, and compares them with the writer's end if that is enabled.
+    /// Puts segments of the source in order, and compares them with the writer's end if that is enabled.
     fn reassemble(
         &mut self,
         now: u64,
         emit: &mut Emit<'_>,
-        act: impl FnOnce(&mut Reassembly, &mut dyn FnMut(Piece<'_>)),
+        act: impl FnOnce(&mut Reassembly, &mut dyn FnMut(Segment<'_>)),
     ) {
         let (comparison, arrivals) = (&mut self.comparison, &mut self.arrivals);
-        act(&mut self.reassembly, &mut |piece| match comparison {
-            Some(ends) => ends.read(piece, now, &mut |compared| {
-                arrivals.emit(compared, now, emit);
+        act(&mut self.reassembly, &mut |segment| match comparison {
+            Some(ends) => ends.read(segment, now, &mut |event| {
+                arrivals.emit(event, now, emit);
             }),
-            None => arrivals.emit(Compared::Piece(piece), now, emit),
+            None => arrivals.emit(segment.into(), now, emit),
         });
     }
 
-    /// Takes in a piece that was seen at the writer's end while the reader's is the source.
-    pub fn written(&mut self, position: u64, bytes: &[u8], now: u64, emit: &mut Emit<'_>) {
+    /// Takes in bytes that were seen at the writer's end while the reader's is the source.
+    pub fn written(&mut self, segment: &Segment<'_>, now: u64, emit: &mut Emit<'_>) {
+        let (position, Some(bytes)) = (segment.position, segment.as_bytes()) else {
+            return;
+        };
         if !self.has_started() {
             self.fallback.push(position, bytes, now);
         }
@@ -240,19 +239,19 @@ impl Flow {
         &mut self,
         now: u64,
         emit: &mut Emit<'_>,
-        act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(Compared<'_>)),
+        act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(StreamEvent<'_>)),
     ) {
         let arrivals = &mut self.arrivals;
         if let Some(ends) = &mut self.comparison {
-            act(ends, &mut |compared| arrivals.emit(compared, now, emit));
+            act(ends, &mut |event| arrivals.emit(event, now, emit));
         }
     }
 
     /// Frees what waits: bytes come out without having been compared, those in between that have not arrived
     /// are given up, and so is what was written if none of it was read yet.
     pub fn let_go(&mut self, now: u64, emit: &mut Emit<'_>) {
-        self.reassemble(now, emit, |reassembly, emit| {
-            reassembly.give_up(&mut |piece| emit(piece));
+        self.reassemble(now, emit, |reassembly, mut emit| {
+            reassembly.give_up(GapReason::RingFull, &mut emit);
         });
         self.compare_ends(now, emit, |ends, emit| ends.leave_all(now, emit));
         self.drop_fallback();
@@ -289,20 +288,27 @@ impl Flow {
 #[cfg(test)]
 #[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
+    use mcpinspect_core::model::Content;
+
     use super::*;
 
     /// Collects the bytes, with `.` for a lost one.
-    fn collect(out: &mut Vec<u8>) -> impl FnMut(Compared<'_>, u64) {
-        |compared, _| match compared {
-            Compared::Piece(Piece::Bytes { bytes, .. }) => out.extend_from_slice(bytes),
-            Compared::Piece(Piece::Gap { length, .. }) => {
-                out.extend(std::iter::repeat_n(
-                    b'.',
-                    usize::try_from(length).unwrap_or(0),
-                ));
-            }
-            Compared::Difference { .. } => out.push(b'!'),
+    fn collect(out: &mut Vec<u8>) -> impl FnMut(StreamEvent<'_>, u64) {
+        |event, _| match event {
+            StreamEvent::Segment(segment) => match segment.content {
+                Content::Bytes(bytes) => out.extend_from_slice(&bytes),
+                Content::Lost { length, .. } => {
+                    let length = usize::try_from(length).unwrap_or(0);
+                    out.extend(std::iter::repeat_n(b'.', length));
+                }
+            },
+            StreamEvent::Difference { .. } => out.push(b'!'),
+            StreamEvent::End => {}
         }
+    }
+
+    fn bytes(position: u64, bytes: &[u8]) -> Segment<'_> {
+        Segment::new(position, bytes)
     }
 
     fn flow() -> Flow {
@@ -312,11 +318,12 @@ mod tests {
     #[test]
     fn pieces_come_out_in_order_and_gaps_are_counted() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.push(3, b"def", 0, &mut collect(&mut out));
+        flow.push(&bytes(3, b"def"), 0, &mut collect(&mut out));
         assert!(flow.is_waiting() && !flow.has_started());
-        flow.push(0, b"abc", 0, &mut collect(&mut out));
-        flow.missing(6, 2, 0, &mut collect(&mut out));
-        flow.finish(9, 0, &mut collect(&mut out));
+        flow.push(&bytes(0, b"abc"), 0, &mut collect(&mut out));
+        let lost = Segment::lost(6, 2, GapReason::PageNotResident);
+        flow.push(&lost, 0, &mut collect(&mut out));
+        flow.finish(9, GapReason::RingFull, 0, &mut collect(&mut out));
         assert_eq!(out, b"abcdef...");
         assert_eq!((flow.captured(), flow.lost(), flow.position()), (6, 3, 9));
     }
@@ -324,8 +331,8 @@ mod tests {
     #[test]
     fn what_was_written_replaces_a_reader_that_never_shows() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.written(0, b"ab", 1, &mut collect(&mut out));
-        flow.written(2, b"cd", 2, &mut collect(&mut out));
+        flow.written(&bytes(0, b"ab"), 1, &mut collect(&mut out));
+        flow.written(&bytes(2, b"cd"), 2, &mut collect(&mut out));
         let kept = flow
             .switch_to_writer(0, &mut collect(&mut out))
             .expect("kept");
@@ -340,8 +347,8 @@ mod tests {
         let (mut flow, mut out) = (flow(), Vec::new());
         flow.compare(Start::Together);
         assert!(flow.is_compared());
-        flow.written(0, b"written ", 0, &mut collect(&mut out));
-        flow.push(0, b"written read", 0, &mut collect(&mut out));
+        flow.written(&bytes(0, b"written "), 0, &mut collect(&mut out));
+        flow.push(&bytes(0, b"written read"), 0, &mut collect(&mut out));
         flow.switch_to_writer(0, &mut collect(&mut out));
         assert_eq!(out, b"written read");
         assert!(!flow.is_compared());
@@ -351,8 +358,8 @@ mod tests {
     fn differences_between_the_ends_come_out() {
         let (mut flow, mut out) = (flow(), Vec::new());
         flow.compare(Start::Together);
-        flow.written(0, b"a harmless result\n", 0, &mut collect(&mut out));
-        flow.push(0, b"a poisoned result\n", 0, &mut collect(&mut out));
+        flow.written(&bytes(0, b"a harmless result\n"), 0, &mut collect(&mut out));
+        flow.push(&bytes(0, b"a poisoned result\n"), 0, &mut collect(&mut out));
         assert!(flow.is_comparison_waiting());
         flow.finish_comparison(0, &mut collect(&mut out));
         assert_eq!(out, b"a poisoned result\n!");

@@ -4,7 +4,7 @@
 //! budget. Beyond it, the session with most lets go, of the user with most: what waits there is passed on
 //! uncompared and with gaps, and the user is reported.
 
-use mcpinspect_core::model::{BlindMechanism, GapReason};
+use mcpinspect_core::model::BlindMechanism;
 
 use super::blind_spots;
 use super::delivery::{self, pass_on};
@@ -39,7 +39,7 @@ fn let_go(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         return;
     };
     for (key, _) in session.streams() {
-        pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+        pass_on(step, key, now, |flow, emit| {
             flow.let_go(now, emit);
         });
     }

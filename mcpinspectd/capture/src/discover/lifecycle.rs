@@ -166,15 +166,16 @@ fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: 
         // No process was seen reading it, and none will be.
         delivery::use_writer(step, key, now);
     }
-    pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
-        flow.finish(counts.at(flow.source()), now, emit);
+    pass_on(step, key, now, |flow, emit| {
+        let end = counts.at(flow.source());
+        flow.finish(end, GapReason::RingFull, now, emit);
     });
     if !streams_go_on(reason) {
-        pass_on(step, key, GapReason::NeverRead, now, |flow, emit| {
-            flow.finish(counts.written, now, emit);
+        pass_on(step, key, now, |flow, emit| {
+            flow.finish(counts.written, GapReason::NeverRead, now, emit);
         });
     }
-    pass_on(step, key, GapReason::RingFull, now, |flow, emit| {
+    pass_on(step, key, now, |flow, emit| {
         flow.finish_comparison(now, emit);
     });
     counts

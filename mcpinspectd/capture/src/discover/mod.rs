@@ -38,6 +38,7 @@ mod backlog;
 mod blind_processes;
 mod blind_spots;
 mod capacity;
+mod captured;
 mod connections;
 mod counts;
 mod delivery;

@@ -9,6 +9,7 @@ use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::mcp::sniff::{Evidence, evidence};
 use mcpinspect_core::model::{BlindMechanism, Direction, GapReason};
 
+use super::captured::Captured;
 use super::delivery;
 use super::following;
 use super::glance::Glance;
@@ -17,20 +18,15 @@ use super::roles;
 use super::sniffing;
 use super::step::Step;
 use super::stream::{Reason, Skipped, StreamState};
-use crate::capture::Origin;
 
 /// Most writers of one stream to look up.
 const WRITERS_MAX: u8 = 8;
 
 /// Takes in bytes that crossed an end of a stream, whatever it is.
-pub fn data(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    end: End,
-    position: u64,
-    bytes: &[u8],
-    origin: Origin,
-) {
+pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
+    let Captured {
+        key, end, origin, ..
+    } = *captured;
     let is_new_writer = end == End::Writer
         && step
             .streams
@@ -39,24 +35,22 @@ pub fn data(
     let stream = step.streams.ensure(key);
     stream.last_seen[end as usize] = Some(origin.tgid);
     match &stream.state {
-        StreamState::Ignored(Reason::NotMcp) => {
-            look_again(step, key, end, position, bytes, origin);
-        }
+        StreamState::Ignored(Reason::NotMcp) => look_again(step, captured),
         StreamState::Ignored(_) => {}
         StreamState::Undecided(_) => {
             if end == End::Writer && is_from_reader(step, key, is_new_writer, origin.tgid) {
-                let to = position.saturating_add(bytes.len() as u64);
+                let to = captured.segment.end();
                 let reason = GapReason::WrittenByReader;
                 step.streams.skip(key, Skipped { to, reason });
                 let suspicion = BlindMechanism::WrittenByReader;
                 step.streams.suspect(key, suspicion, origin.tgid);
                 step.ship(key);
             } else {
-                sniffing::data(step, key, end, position, bytes, origin);
+                sniffing::data(step, captured);
             }
         }
         StreamState::InSession(_) => {
-            delivery::data(step, key, end, position, bytes, origin);
+            delivery::data(step, captured);
             letting_go::make_room(step, origin.time);
         }
     }
@@ -93,30 +87,26 @@ fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32
 }
 
 /// Judges a stream that is something else again, by bytes from somewhere within it.
-fn look_again(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    end: End,
-    position: u64,
-    bytes: &[u8],
-    origin: Origin,
-) {
+fn look_again(step: &mut Step<'_>, captured: &Captured<'_>) {
+    let Captured {
+        key,
+        ref segment,
+        origin,
+        ..
+    } = *captured;
     // Answers of other protocols may look like a server's; requests name their method.
     let role = Some(Direction::ClientToServer);
-    if evidence(bytes) != (Evidence::Mcp { role }) {
+    if segment.as_bytes().map(evidence) != Some(Evidence::Mcp { role }) {
         return;
     }
-    let reason = GapReason::JudgedNotMcp;
-    step.streams.resume(
-        key,
-        Skipped {
-            to: position,
-            reason,
-        },
-    );
+    let skipped = Skipped {
+        to: segment.position,
+        reason: GapReason::JudgedNotMcp,
+    };
+    step.streams.resume(key, skipped);
     step.streams
         .suspect(key, BlindMechanism::JudgedNotMcp, origin.tgid);
-    step.streams.sniff(key, end, position, bytes, origin.time);
+    step.streams.sniff(captured);
     roles::settle(step, key, role, origin.time);
 }
 

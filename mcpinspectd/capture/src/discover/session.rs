@@ -1,74 +1,45 @@
 //! Two streams that belong together, and the parties at their ends.
 
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::{BlindMechanism, Direction, EndReason, GapReason, SessionId};
+use mcpinspect_core::model::{BlindMechanism, Direction, EndReason, SessionId};
 
+use super::captured::Captured;
 use super::shares::Uid;
 use super::turns::Turns;
-use crate::capture::Origin;
-
-/// A piece of a session that waits for the session to be announced.
-#[derive(Debug)]
-pub struct PendingPiece {
-    /// Its stream.
-    pub key: EndpointKey,
-    /// Its position in the stream.
-    pub position: u64,
-    /// Its content, or that it is missing.
-    pub content: PendingContent,
-    /// Who moved it, and when.
-    pub origin: Origin,
-}
-
-/// The content of a piece.
-#[derive(Debug)]
-pub enum PendingContent {
-    /// Its bytes.
-    Bytes(Vec<u8>),
-    /// It passed before its stream was followed.
-    Missing {
-        /// How many bytes.
-        length: u64,
-        /// The reason given in events.
-        reason: GapReason,
-    },
-}
 
 /// What waits for a session to be announced, in order of arrival. `bytes` is always the sum of their
 /// lengths.
 #[derive(Debug, Default)]
 pub struct Pending {
-    pieces: Vec<PendingPiece>,
+    segments: Vec<Captured<'static>>,
     bytes: usize,
 }
 
 impl Pending {
-    /// Adds a piece.
-    pub fn push(&mut self, piece: PendingPiece) {
-        if let PendingContent::Bytes(bytes) = &piece.content {
-            self.bytes += bytes.len();
-        }
-        self.pieces.push(piece);
+    /// Adds a segment.
+    pub fn push(&mut self, captured: Captured<'static>) {
+        self.bytes += captured.segment.content.memory();
+        self.segments.push(captured);
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.segments.is_empty()
     }
 
-    /// When the first piece moved; `None` if nothing waits.
+    /// When the first segment moved; `None` if nothing waits.
     pub fn since(&self) -> Option<u64> {
-        self.pieces.first().map(|first| first.origin.time)
+        self.segments.first().map(|first| first.origin.time)
     }
 
     /// The memory it takes, in bytes.
     pub fn memory(&self) -> usize {
-        self.bytes + self.pieces.capacity() * size_of::<PendingPiece>()
+        self.bytes + self.segments.capacity() * size_of::<Captured<'_>>()
     }
 
-    /// The pieces.
-    pub fn into_pieces(self) -> Vec<PendingPiece> {
-        self.pieces
+    /// The segments.
+    pub fn into_segments(self) -> Vec<Captured<'static>> {
+        self.segments
     }
 }
 

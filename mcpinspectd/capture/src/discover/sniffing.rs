@@ -1,26 +1,18 @@
 //! Decides what a stream is by its start, and acts on that.
 
-use mcpinspect_common::{End, EndpointKey, NOT_JSON_BUDGET};
+use mcpinspect_common::{EndpointKey, NOT_JSON_BUDGET};
 use mcpinspect_core::mcp::sniff::Evidence;
 
+use super::captured::Captured;
 use super::following::{ignore, is_output_of_open_input};
 use super::roles;
 use super::step::Step;
 use super::stream::Reason;
-use crate::capture::Origin;
 
 /// Takes in bytes that crossed an end of an undecided stream.
-pub fn data(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    end: End,
-    position: u64,
-    bytes: &[u8],
-    origin: Origin,
-) {
-    let evidence = step.streams.sniff(key, end, position, bytes, origin.time);
-    if let Some(evidence) = evidence {
-        decide(step, key, evidence, origin.time);
+pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
+    if let Some(evidence) = step.streams.sniff(captured) {
+        decide(step, captured.key, evidence, captured.origin.time);
     }
     bound_buffers(step);
 }

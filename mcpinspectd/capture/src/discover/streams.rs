@@ -7,6 +7,7 @@ use mcpinspect_core::mcp::sniff::Evidence;
 use mcpinspect_core::model::{BlindMechanism, Direction};
 
 use super::capacity;
+use super::captured::Captured;
 use super::flow::{Flow, SessionIndex};
 use super::glance::Glance;
 use super::peers::Peers;
@@ -265,26 +266,27 @@ impl StreamTable {
         }
     }
 
-    /// Keeps a piece of an undecided stream. Returns what its start shows now, if that was worth
+    /// Keeps bytes of an undecided stream. Returns what its start shows now, if that was worth
     /// judging again.
-    pub fn sniff(
-        &mut self,
-        key: EndpointKey,
-        end: End,
-        position: u64,
-        bytes: &[u8],
-        time: u64,
-    ) -> Option<Evidence> {
+    pub fn sniff(&mut self, captured: &Captured<'_>) -> Option<Evidence> {
+        let Captured {
+            key,
+            end,
+            ref segment,
+            origin,
+        } = *captured;
         let stream = self.streams.get_mut(&key)?;
         let from = stream.skipped.map_or(0, |skipped| skipped.to);
-        let left_out = usize::try_from(from.saturating_sub(position)).unwrap_or(usize::MAX);
-        let bytes = bytes.get(left_out..).filter(|rest| !rest.is_empty())?;
-        let position = position.max(from);
+        let left_out = from.saturating_sub(segment.position);
+        let left_out = usize::try_from(left_out).unwrap_or(usize::MAX);
+        let rest = segment.as_bytes()?.get(left_out..);
+        let bytes = rest.filter(|rest| !rest.is_empty())?;
+        let position = segment.position.max(from);
         let StreamState::Undecided(buffer) = &mut stream.state else {
             return None;
         };
         let before = buffer.memory();
-        let evidence = buffer.push(from, end, position, bytes, time);
+        let evidence = buffer.push(from, end, position, bytes, origin.time);
         self.buffered += buffer.memory() - before;
         evidence
     }
@@ -417,6 +419,8 @@ impl StreamTable {
 #[cfg(test)]
 #[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
+    use mcpinspect_core::model::Segment;
+
     use super::*;
 
     fn pipe(ino: u64) -> EndpointKey {
@@ -435,12 +439,21 @@ mod tests {
         }
     }
 
+    fn captured(ino: u64, end: End, position: u64, bytes: &[u8], time: u64) -> Captured<'_> {
+        Captured {
+            key: pipe(ino),
+            end,
+            segment: Segment::new(position, bytes),
+            origin: Origin { tgid: 1, time },
+        }
+    }
+
     /// A table whose pipe 1 has five bytes kept at each end.
     fn sniffed() -> StreamTable {
         let mut streams = StreamTable::default();
         streams.ensure(pipe(1)).last_seen = [Some(10), Some(20)];
         for end in [End::Reader, End::Writer] {
-            streams.sniff(pipe(1), end, 0, b"hello", 3);
+            streams.sniff(&captured(1, end, 0, b"hello", 3));
         }
         streams
     }
@@ -449,7 +462,7 @@ mod tests {
     fn buffered_bytes_are_the_sum_of_all_buffers() {
         let mut streams = sniffed();
         streams.ensure(pipe(2));
-        streams.sniff(pipe(2), End::Reader, 0, b"x", 4);
+        streams.sniff(&captured(2, End::Reader, 0, b"x", 4));
         // Each piece has a time and an end as well.
         let piece = |length| length + 2 * size_of::<u64>();
         let of_both = 2 * piece(5);
@@ -457,7 +470,7 @@ mod tests {
         assert_eq!(streams.largest_buffer(), Some((of_both, pipe(1))));
         streams.bind(pipe(1), 0, Direction::ClientToServer);
         assert_eq!(streams.buffered(), piece(1));
-        streams.sniff(pipe(1), End::Reader, 5, b"in session", 5);
+        streams.sniff(&captured(1, End::Reader, 5, b"in session", 5));
         assert_eq!(streams.buffered(), piece(1));
         streams.ignore(pipe(2), Reason::NotMcp);
         streams.ignore(pipe(2), Reason::NotMcp);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, TlsNews};
 use mcpinspect_core::model::{
-    Account, BlindMechanism, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
+    Account, BlindMechanism, Content, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
 };
 use mcpinspect_core::wire::client_hello::server_name;
 use mcpinspect_process::{KeptProcesses, Launches, ProcessInfo};
 
 use super::accounts::ClosedAccounts;
 use super::blind_processes::BlindProcesses;
+use super::captured::Captured;
 use super::connections::{Connections, Context};
 use super::counts::counted;
 use super::environment::{Environment, WatchPolicy};
@@ -24,7 +25,7 @@ use super::settings::Settings;
 use super::shares::{NOBODY_KNOWN, Uid};
 use super::step::Step;
 use super::streams::StreamTable;
-use super::unrouted::{UnroutedData, UnroutedPiece};
+use super::unrouted::UnroutedData;
 use super::unseen_tls::UnseenTls;
 use super::waiting::Waiting;
 use super::{
@@ -128,7 +129,11 @@ impl<E: Environment> Tracker<E> {
 
     /// Takes in a record.
     pub fn record(&mut self, origin: Origin, record: KernelRecord<'_>, sink: &mut dyn InputSink) {
-        if !matches!(record, KernelRecord::Data { .. }) {
+        let bytes = match &record {
+            KernelRecord::Segment { segment, .. } => segment.as_bytes(),
+            _ => None,
+        };
+        if bytes.is_none() {
             tracing::trace!(?origin, ?record);
         }
         if !std::mem::replace(&mut self.active, true) {
@@ -137,32 +142,14 @@ impl<E: Environment> Tracker<E> {
         }
         match record {
             record if is_of_connection(&record) => self.connection(origin, record, sink),
-            KernelRecord::Data {
-                key,
-                end,
-                position,
-                bytes,
-            } => match self.streams.peers().stream_at(key, end) {
-                Some(stream) => {
-                    reconsidering::data(&mut self.step(sink), stream, end, position, bytes, origin);
-                }
-                None => self.unrouted.keep(UnroutedPiece {
+            KernelRecord::Segment { key, end, segment } => {
+                let captured = Captured {
                     key,
-                    position,
-                    bytes: bytes.to_vec(),
+                    end,
+                    segment,
                     origin,
-                }),
-            },
-            KernelRecord::Missing {
-                key,
-                end,
-                position,
-                length,
-            } => {
-                if let Some(stream) = self.streams.peers().stream_at(key, end) {
-                    let step = &mut self.step(sink);
-                    delivery::missing(step, stream, end, position, length, origin);
-                }
+                };
+                self.route(captured, sink);
             }
             KernelRecord::EndOfStream { key } => {
                 delivery::end_of_stream(&mut self.step(sink), key, origin);
@@ -286,18 +273,15 @@ impl<E: Environment> Tracker<E> {
                 report,
                 uid,
             } => connections.connected(key, end, report, uid, origin, context),
-            KernelRecord::Data {
-                key,
-                end,
-                position,
-                bytes,
-            } => connections.data(key, end, position, bytes, origin, context),
-            KernelRecord::Missing {
-                key,
-                end,
-                position,
-                length,
-            } => connections.missing(key, end, position, length, origin, context),
+            KernelRecord::Segment { key, end, segment } => {
+                let captured = Captured {
+                    key,
+                    end,
+                    segment,
+                    origin,
+                };
+                connections.segment(&captured, context);
+            }
             KernelRecord::EndOfStream { key } => connections.end_of_stream(key, origin, context),
             KernelRecord::BlindSpot {
                 stream: Some((key, end)),
@@ -459,20 +443,29 @@ impl<E: Environment> Tracker<E> {
         }
     }
 
+    /// Takes in a segment at an endpoint, which may not be known to belong to a stream yet.
+    fn route(&mut self, captured: Captured<'_>, sink: &mut dyn InputSink) {
+        let peers = self.streams.peers();
+        match peers.stream_at(captured.key, captured.end) {
+            Some(key) => {
+                let captured = Captured { key, ..captured };
+                let step = &mut self.step(sink);
+                match captured.segment.content {
+                    Content::Bytes(_) => reconsidering::data(step, &captured),
+                    Content::Lost { .. } => delivery::lost(step, &captured),
+                }
+            }
+            None if captured.segment.as_bytes().is_some() => {
+                self.unrouted.keep(captured.into_owned());
+            }
+            None => {}
+        }
+    }
+
     /// Takes in what was written to sockets whose peers have become known.
     fn route_waiting(&mut self, sink: &mut dyn InputSink) {
-        for piece in self.unrouted.take() {
-            match self.streams.peers().stream_at(piece.key, End::Writer) {
-                Some(stream) => reconsidering::data(
-                    &mut self.step(sink),
-                    stream,
-                    End::Writer,
-                    piece.position,
-                    &piece.bytes,
-                    piece.origin,
-                ),
-                None => self.unrouted.keep(piece),
-            }
+        for captured in self.unrouted.take() {
+            self.route(captured, sink);
         }
     }
 
@@ -571,8 +564,7 @@ fn is_party(sessions: &TrackedSessions, connections: &Connections, pid: u32) -> 
 fn is_of_connection(record: &KernelRecord<'_>) -> bool {
     let key = match record {
         KernelRecord::Connected { .. } => return true,
-        KernelRecord::Data { key, .. }
-        | KernelRecord::Missing { key, .. }
+        KernelRecord::Segment { key, .. }
         | KernelRecord::EndOfStream { key }
         | KernelRecord::BlindSpot {
             stream: Some((key, _)),

@@ -10,9 +10,7 @@
 
 use std::collections::VecDeque;
 
-use mcpinspect_core::model::{Direction, GapReason};
-use mcpinspect_core::wire::comparison::Compared;
-use mcpinspect_core::wire::reassembly::Piece;
+use mcpinspect_core::model::{Direction, StreamEvent};
 
 /// Nanoseconds that something waits for its turn: longer than it takes to find that a reader is
 /// invisible.
@@ -22,70 +20,6 @@ const BYTES_MAX: usize = 4 << 20;
 /// Most pieces that wait in a session.
 const PIECES_MAX: usize = 16 << 10;
 
-/// What happens in one direction of a session.
-#[derive(Debug)]
-pub enum Happening {
-    /// Bytes, at a position.
-    Bytes(u64, Vec<u8>),
-    /// Lost bytes.
-    Gap {
-        /// Where they start.
-        position: u64,
-        /// How many.
-        length: u64,
-        /// Why.
-        reason: GapReason,
-    },
-    /// See [`Compared::Difference`].
-    Difference {
-        /// The first byte that differs.
-        position: u64,
-        /// Bytes that may differ.
-        length: u64,
-        /// What was read from there on.
-        read: Vec<u8>,
-        /// What was written from there on.
-        written: Vec<u8>,
-    },
-    /// The reader has seen the end.
-    End,
-}
-
-impl Happening {
-    /// What came out of a stream; `reason` is why bytes are lost if they are.
-    pub fn of(compared: Compared<'_>, reason: GapReason) -> Self {
-        match compared {
-            Compared::Piece(Piece::Bytes { position, bytes }) => {
-                Self::Bytes(position, bytes.to_vec())
-            }
-            Compared::Piece(Piece::Gap { position, length }) => Self::Gap {
-                position,
-                length,
-                reason,
-            },
-            Compared::Difference {
-                position,
-                length,
-                read,
-                written,
-            } => Self::Difference {
-                position,
-                length,
-                read: read.to_vec(),
-                written: written.to_vec(),
-            },
-        }
-    }
-
-    fn memory(&self) -> usize {
-        match self {
-            Self::Bytes(_, bytes) => bytes.len(),
-            Self::Difference { read, written, .. } => read.len() + written.len(),
-            Self::Gap { .. } | Self::End => 0,
-        }
-    }
-}
-
 /// Something waiting for its turn.
 #[derive(Debug)]
 pub struct Turn {
@@ -94,7 +28,7 @@ pub struct Turn {
     /// Its stream.
     pub direction: Direction,
     /// What happens.
-    pub what: Happening,
+    pub event: StreamEvent<'static>,
 }
 
 /// What waits in a session: by time, and each stream in its own order. `bytes` is always the
@@ -139,16 +73,16 @@ impl Turns {
     }
 
     /// Queues something for its turn.
-    pub fn add(&mut self, direction: Direction, time: u64, what: Happening) {
+    pub fn add(&mut self, direction: Direction, time: u64, event: StreamEvent<'static>) {
         let last = &mut self.last[usize::from(direction == Direction::ServerToClient)];
         let time = time.max(*last);
         *last = time;
-        self.bytes += what.memory();
+        self.bytes += event.memory();
         let at = self.waiting.partition_point(|turn| turn.time <= time);
         let turn = Turn {
             time,
             direction,
-            what,
+            event,
         };
         self.waiting.insert(at, turn);
     }
@@ -166,13 +100,15 @@ impl Turns {
     /// Removes and returns what comes first, whatever is held back.
     pub fn take(&mut self) -> Option<Turn> {
         let turn = self.waiting.pop_front()?;
-        self.bytes -= turn.what.memory();
+        self.bytes -= turn.event.memory();
         Some(turn)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mcpinspect_core::model::Segment;
+
     use super::*;
 
     const UP: Direction = Direction::ClientToServer;
@@ -182,10 +118,14 @@ mod tests {
         to_client: None,
     };
 
+    fn event(position: u64, length: usize) -> StreamEvent<'static> {
+        Segment::new(position, vec![0; length]).into()
+    }
+
     fn turns(all: &[(Direction, u64)]) -> Turns {
         let mut turns = Turns::default();
         for (index, (direction, time)) in all.iter().enumerate() {
-            turns.add(*direction, *time, Happening::Bytes(index as u64, vec![0]));
+            turns.add(*direction, *time, event(index as u64, 1));
         }
         turns
     }
@@ -193,8 +133,8 @@ mod tests {
     fn taken(turns: &mut Turns, held: Held, now: u64) -> Vec<u64> {
         let mut taken = Vec::new();
         while let Some(turn) = turns.next(held, now) {
-            if let Happening::Bytes(index, _) = turn.what {
-                taken.push(index);
+            if let StreamEvent::Segment(segment) = turn.event {
+                taken.push(segment.position);
             }
         }
         taken
@@ -208,7 +148,7 @@ mod tests {
             ..NOTHING
         };
         assert_eq!(taken(&mut turns, held, 6), [0; 0]);
-        turns.add(UP, 3, Happening::Bytes(2, vec![0]));
+        turns.add(UP, 3, event(2, 1));
         let held = Held {
             to_server: Some(6),
             ..NOTHING
@@ -233,7 +173,7 @@ mod tests {
         assert_eq!(taken(&mut patient, held, 5 + PATIENCE), [0; 0]);
         assert_eq!(taken(&mut patient, held, 6 + PATIENCE), [0]);
         let mut full = turns(&[(DOWN, 5)]);
-        full.add(DOWN, 5, Happening::Bytes(1, vec![0; BYTES_MAX]));
+        full.add(DOWN, 5, event(1, BYTES_MAX));
         assert_eq!(taken(&mut full, held, 5), [0], "and the rest fits again");
         let mut many = turns(&vec![(DOWN, 5); PIECES_MAX + 1]);
         assert_eq!(taken(&mut many, held, 5).len(), 1);

@@ -6,82 +6,75 @@
 
 use std::collections::VecDeque;
 
-use mcpinspect_common::EndpointKey;
-
-use crate::capture::Origin;
+use super::captured::Captured;
 
 /// Most bytes kept; the oldest go first.
 const BYTES_MAX: usize = 1 << 20;
-/// Most pieces kept.
-const PIECES_MAX: usize = 4096;
+/// Most segments kept.
+const SEGMENTS_MAX: usize = 4096;
 
-/// One piece.
-#[derive(Debug)]
-pub struct UnroutedPiece {
-    /// The socket that it was written to.
-    pub key: EndpointKey,
-    /// Its position in its stream.
-    pub position: u64,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Who wrote it, and when.
-    pub origin: Origin,
-}
-
-/// The pieces, in order of arrival. `bytes` is always the sum of their lengths.
+/// The segments, in order of arrival. `bytes` is always the sum of their lengths.
 #[derive(Debug, Default)]
 pub struct UnroutedData {
-    pieces: VecDeque<UnroutedPiece>,
+    segments: VecDeque<Captured<'static>>,
     bytes: usize,
 }
 
 impl UnroutedData {
-    /// Keeps a piece, and drops the oldest if that is too much.
-    pub fn keep(&mut self, piece: UnroutedPiece) {
-        self.bytes += piece.bytes.len();
-        self.pieces.push_back(piece);
-        while self.bytes > BYTES_MAX || self.pieces.len() > PIECES_MAX {
-            let Some(oldest) = self.pieces.pop_front() else {
+    /// Keeps a segment, and drops the oldest if that is too much.
+    pub fn keep(&mut self, captured: Captured<'static>) {
+        self.bytes += captured.segment.content.memory();
+        self.segments.push_back(captured);
+        while self.bytes > BYTES_MAX || self.segments.len() > SEGMENTS_MAX {
+            let Some(oldest) = self.segments.pop_front() else {
                 return;
             };
-            self.bytes -= oldest.bytes.len();
+            self.bytes -= oldest.segment.content.memory();
         }
     }
 
-    /// Takes all pieces out.
-    pub fn take(&mut self) -> VecDeque<UnroutedPiece> {
+    /// Takes all segments out.
+    pub fn take(&mut self) -> VecDeque<Captured<'static>> {
         self.bytes = 0;
-        std::mem::take(&mut self.pieces)
+        std::mem::take(&mut self.segments)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use mcpinspect_common::{End, EndpointKey};
+    use mcpinspect_core::model::Segment;
 
-    fn piece(position: u64, length: usize) -> UnroutedPiece {
-        UnroutedPiece {
+    use super::*;
+    use crate::capture::Origin;
+
+    fn captured(position: u64, length: usize) -> Captured<'static> {
+        Captured {
             key: EndpointKey::default(),
-            position,
-            bytes: vec![b'x'; length],
+            end: End::Writer,
+            segment: Segment::new(position, vec![b'x'; length]),
             origin: Origin { tgid: 1, time: 2 },
         }
     }
 
+    fn positions(data: &mut UnroutedData) -> Vec<u64> {
+        let taken = data.take().into_iter();
+        taken.map(|captured| captured.segment.position).collect()
+    }
+
     #[test]
-    fn the_oldest_pieces_are_dropped_above_either_bound() {
+    fn the_oldest_segments_are_dropped_above_either_bound() {
         let mut data = UnroutedData::default();
         for index in 0..10 {
-            data.keep(piece(index, BYTES_MAX / 4));
+            data.keep(captured(index, BYTES_MAX / 4));
         }
         assert_eq!(data.bytes, BYTES_MAX);
-        let positions: Vec<u64> = data.take().iter().map(|piece| piece.position).collect();
-        assert_eq!(positions, [6, 7, 8, 9]);
+        assert_eq!(positions(&mut data), [6, 7, 8, 9]);
         assert_eq!(data.bytes, 0);
-        for index in 0..PIECES_MAX as u64 + 5 {
-            data.keep(piece(index, 1));
+        for index in 0..SEGMENTS_MAX as u64 + 5 {
+            data.keep(captured(index, 1));
         }
-        assert_eq!(data.bytes, PIECES_MAX);
-        assert_eq!(data.take().front().map(|piece| piece.position), Some(5));
+        assert_eq!(data.bytes, SEGMENTS_MAX);
+        assert_eq!(positions(&mut data).first(), Some(&5));
     }
 }

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use mcpinspect_core::model::{Input, Pid, Process, ServerEndpoint, ServerSide, SessionStart};
+use mcpinspect_core::model::{
+    Content, Input, Pid, Process, ServerEndpoint, ServerSide, SessionStart,
+};
 use mcpinspect_process::ProcessInfo;
 use mcpinspect_process::identity::Launched;
 
 use super::address::Side;
 use super::context::Context;
-use super::session::{Session, Stage, What};
+use super::session::{Session, Stage};
 use crate::discover::environment::WatchPolicy;
 
 /// Announces a session, and passes on what waited for it.
@@ -56,7 +58,7 @@ pub fn announce(session: &mut Session, context: &mut Context<'_>, now: u64) {
             context,
             pending.direction,
             pending.time,
-            &pending.what,
+            pending.content,
         );
     }
 }
@@ -67,32 +69,28 @@ pub fn pass_on(
     context: &mut Context<'_>,
     direction: mcpinspect_core::model::Direction,
     time: u64,
-    what: &What,
+    content: Content<'_>,
 ) {
     let time = context.clock.at(time);
-    match what {
-        What::Message(bytes) => {
-            let position = session.advance(direction, bytes.len() as u64);
-            context.sink.input(Input::Message {
-                session: (&session.id).into(),
-                direction,
-                position,
-                time,
-                bytes: bytes.as_slice().into(),
-            });
-        }
-        What::Lost(bytes_lost, reason) => {
-            let position = session.advance(direction, *bytes_lost);
-            context.sink.input(Input::Gap {
-                session: (&session.id).into(),
-                direction,
-                position,
-                bytes_lost: *bytes_lost,
-                reason: *reason,
-                time,
-            });
-        }
-    }
+    let position = session.advance(direction, content.length());
+    let session = (&session.id).into();
+    context.sink.input(match content {
+        Content::Bytes(bytes) => Input::Message {
+            session,
+            direction,
+            position,
+            time,
+            bytes,
+        },
+        Content::Lost { length, reason } => Input::Gap {
+            session,
+            direction,
+            position,
+            bytes_lost: length,
+            reason,
+            time,
+        },
+    });
 }
 
 /// Notes a party that became known, or has changed.

@@ -1,7 +1,7 @@
 //! One session: its parties, its address, and its messages until it is announced.
 
 use mcpinspect_core::http::{Target, TargetKey};
-use mcpinspect_core::model::{Direction, GapReason, Pid, Process, SessionId};
+use mcpinspect_core::model::{Content, Direction, Pid, Process, SessionId};
 
 use super::address::{Address, Place};
 
@@ -41,14 +41,8 @@ pub struct Pending {
     pub direction: Direction,
     /// Nanoseconds since boot.
     pub time: u64,
-    pub what: What,
-}
-
-/// A message, or the loss of some bytes.
-#[derive(Debug)]
-pub enum What {
-    Message(Vec<u8>),
-    Lost(u64, GapReason),
+    /// A message, or the loss of some bytes.
+    pub content: Content<'static>,
 }
 
 /// Whether the engine knows a session.
@@ -143,10 +137,7 @@ impl Session {
 
     /// Whether it is time to announce it.
     pub fn is_ready(&self, now: u64) -> bool {
-        let bytes = |pending: &Pending| match &pending.what {
-            What::Message(bytes) => bytes.len(),
-            What::Lost(..) => 0,
-        };
+        let bytes = |pending: &Pending| pending.content.memory();
         self.stage == Stage::Waiting
             && !self.pending.is_empty()
             && (self.is_answered && !self.awaits_party

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use mcpinspect_core::http::{Event, Exchange, Left, Loss, Method, Target, TargetKey};
 use mcpinspect_core::mcp::{Message, Payload, parse};
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, EndReason, GapReason, Input, Pid, SessionId,
+    BlindMechanism, Content, Direction, EndReason, GapReason, Input, Pid, SessionId,
 };
 
 use super::address::Side;
 use super::announcing::{announce, note_parties, pass_on};
 use super::context::Context;
 use super::link::{Joined, Link};
-use super::session::{Caller, Name, Number, Pending, Session, Stage, What};
+use super::session::{Caller, Name, Number, Pending, Session, Stage};
 
 /// Nanoseconds without a connection after which a session is over.
 const IDLE: u64 = 600_000_000_000;
@@ -117,10 +117,10 @@ impl Sessions {
             }
             Event::Answered(answered) => self.answered(link, answered, context, now),
             Event::Message(message) => {
-                let what = What::Message(message.bytes.to_vec());
+                let content = Content::Bytes(message.bytes.into());
                 let session =
                     self.session_of(link, message.exchange, Some(message.bytes), context, now);
-                self.say(session, message.direction, what, context, now);
+                self.say(session, message.direction, content, context, now);
             }
             Event::Endpoint {
                 exchange, target, ..
@@ -142,7 +142,11 @@ impl Sessions {
                     Loss::TooLarge | Loss::Compressed => GapReason::FrameTooLarge,
                     Loss::Gap | Loss::Unfinished => GapReason::PositionJump,
                 };
-                self.say(session, *direction, What::Lost(bytes, reason), context, now);
+                let lost = Content::Lost {
+                    length: bytes,
+                    reason,
+                };
+                self.say(session, *direction, lost, context, now);
             }
             Event::Disagreement { field, .. } => {
                 tracing::info!(server = %link.pair.server, field = field.as_str(), "a head says something else than its message");
@@ -507,7 +511,7 @@ impl Sessions {
         &mut self,
         number: Option<Number>,
         direction: Direction,
-        what: What,
+        content: Content<'_>,
         context: &mut Context<'_>,
         now: u64,
     ) {
@@ -516,13 +520,13 @@ impl Sessions {
         session.last_active = now;
         match session.stage {
             Stage::Excluded => {}
-            Stage::Announced => pass_on(session, context, direction, now, &what),
+            Stage::Announced => pass_on(session, context, direction, now, content),
             Stage::Waiting => {
                 session.is_answered |= direction == Direction::ServerToClient;
                 session.pending.push(Pending {
                     direction,
                     time: now,
-                    what,
+                    content: content.into_owned(),
                 });
                 if session.is_ready(now) {
                     announce(session, context, now);

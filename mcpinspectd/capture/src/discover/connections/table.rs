@@ -14,6 +14,7 @@ use super::link::Link;
 use super::sessions::Sessions;
 use crate::capture::Origin;
 use crate::discover::Settings;
+use crate::discover::captured::Captured;
 
 /// Nanoseconds that a connection must have been quiet before its counts are checked.
 const STILL: u64 = 1_000_000_000;
@@ -142,46 +143,27 @@ impl Connections {
         self.by_pair.insert(pair, number);
     }
 
-    /// Bytes crossed an end of a socket.
-    pub fn data(
-        &mut self,
-        key: EndpointKey,
-        end: End,
-        position: u64,
-        bytes: &[u8],
-        origin: Origin,
-        context: &mut Context<'_>,
-    ) {
-        let now = origin.time;
-        let Some((number, direction)) = self.place(key, end) else {
+    /// Bytes crossed an end of a socket, whether or not they could be copied.
+    pub fn segment(&mut self, captured: &Captured<'_>, context: &mut Context<'_>) {
+        let (segment, now) = (&captured.segment, captured.origin.time);
+        let Some((number, direction)) = self.place(captured.key, captured.end) else {
             return;
         };
+        let Some(bytes) = segment.as_bytes() else {
+            return self.read(number, now, context, |connection, emit| {
+                connection.lose(direction, segment.end(), emit);
+            });
+        };
         self.read(number, now, context, |connection, emit| {
-            connection.push(direction, position, bytes, emit);
+            connection.push(direction, segment.position, bytes, emit);
         });
         let Some(connection) = self.by_number.get(&number) else {
             return;
         };
-        if !connection.link.is_mcp && direction == Direction::ClientToServer && position > 0 {
+        if !connection.link.is_mcp && direction == Direction::ClientToServer && segment.position > 0
+        {
             // Another request: what comes next may be MCP.
             self.watch(number, context);
-        }
-    }
-
-    /// Bytes crossed an end of a socket that could not be copied.
-    pub fn missing(
-        &mut self,
-        key: EndpointKey,
-        end: End,
-        position: u64,
-        length: u64,
-        origin: Origin,
-        context: &mut Context<'_>,
-    ) {
-        if let Some((number, direction)) = self.place(key, end) {
-            self.read(number, origin.time, context, |connection, emit| {
-                connection.lose(direction, position.saturating_add(length), emit);
-            });
         }
     }
 

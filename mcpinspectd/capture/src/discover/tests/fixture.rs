@@ -9,7 +9,8 @@ use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointReport, EndpointWatch, LeftAlone,
 };
 use mcpinspect_core::model::{
-    Direction, Executed, ExecutedBy, Input, InputSink, Pid, ServerId, ServerIdentity, SessionStart,
+    Direction, Executed, ExecutedBy, Input, InputSink, Pid, Segment, ServerId, ServerIdentity,
+    SessionStart,
 };
 use mcpinspect_process::fds::{Access, Holder, Holders, StreamKind};
 use mcpinspect_process::identity::Launched;
@@ -380,11 +381,10 @@ impl Fixture {
         let position = self.count(tgid, key, end, bytes.len());
         self.record(
             tgid,
-            KernelRecord::Data {
+            KernelRecord::Segment {
                 key,
                 end,
-                position,
-                bytes,
+                segment: Segment::new(position, bytes),
             },
         );
     }

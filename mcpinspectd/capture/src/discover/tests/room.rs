@@ -1,8 +1,7 @@
 //! Room that users share: sessions, streams, and how users who take too much are reported.
 
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::Direction;
-use mcpinspect_core::model::InodeKey;
+use mcpinspect_core::model::{Direction, InodeKey, Segment};
 use mcpinspect_process::fds::Access;
 
 use super::fixture::{Fixture, SETTINGS, USER};
@@ -199,11 +198,10 @@ fn who_has_most_waiting_in_sessions_lets_go() {
     let sent = fixture.sent(Direction::ServerToClient).len();
     fixture.record(
         CLIENT,
-        KernelRecord::Data {
+        KernelRecord::Segment {
             key: pipe(7),
             end: End::Reader,
-            position,
-            bytes: &answer[..late],
+            segment: Segment::new(position, &answer[..late]),
         },
     );
     assert!(fixture.sent(Direction::ServerToClient)[sent..].ends_with(answer));

@@ -26,7 +26,7 @@ use self::beginning::{Beginning, Shows};
 use self::evidence::Evidence;
 use self::places::Sought;
 use self::writes::PendingWrites;
-use super::reassembly::Piece;
+use crate::model::{Content, Segment, StreamEvent};
 
 /// Most bytes of the reader's end that wait for the writer's.
 const WAITING_MAX: usize = writes::BYTES_MAX;
@@ -43,24 +43,6 @@ const REASSURING: u64 = 1 << 20;
 const QUOTED: usize = 160;
 /// Capacity of the read buffer that is kept while nothing waits.
 const SPARE: usize = 4 << 10;
-
-/// What comes out of a comparison.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Compared<'a> {
-    /// The stream continues.
-    Piece(Piece<'a>),
-    /// The ends differ.
-    Difference {
-        /// The first byte that differs.
-        position: u64,
-        /// Bytes from there to the end of the write.
-        length: u64,
-        /// What was read from there on; bounded.
-        read: &'a [u8],
-        /// What was written from there on; bounded.
-        written: &'a [u8],
-    },
-}
 
 /// Where the two ends of a stream start to count. The reader always counts from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,19 +154,20 @@ impl EndComparison {
         self.correction
     }
 
-    /// Takes in the next piece of the reader's end, in order.
-    pub fn read(&mut self, piece: Piece<'_>, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
-        match piece {
-            Piece::Gap { position, length } => {
+    /// Takes in the next segment of the reader's end, in order.
+    pub fn read(&mut self, segment: Segment<'_>, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+        let position = segment.position;
+        match &segment.content {
+            Content::Lost { .. } => {
                 self.beginning = None;
                 self.leave(usize::MAX, now, emit);
-                self.position = position + length;
+                self.position = segment.end();
                 self.writes.forget_before(self.position);
                 self.unseen_until = self.unseen_until.max(self.position);
-                emit(Compared::Piece(piece));
+                emit(segment.into());
             }
-            Piece::Bytes { .. } if self.given_up => emit(Compared::Piece(piece)),
-            Piece::Bytes { position, bytes } => {
+            Content::Bytes(_) if self.given_up => emit(segment.into()),
+            Content::Bytes(bytes) => {
                 if self.is_waiting() {
                     self.trim();
                 } else {
@@ -210,13 +193,13 @@ impl EndComparison {
         }
     }
 
-    /// Takes in a piece that was seen at the writer's end.
+    /// Takes in bytes that were seen at the writer's end.
     pub fn written(
         &mut self,
         position: u64,
         bytes: &[u8],
         now: u64,
-        emit: &mut dyn FnMut(Compared<'_>),
+        emit: &mut dyn FnMut(StreamEvent<'_>),
     ) {
         if self.given_up {
             return;
@@ -253,7 +236,7 @@ impl EndComparison {
     }
 
     /// Frees what waits: it is passed on without having been compared.
-    pub fn leave_all(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    pub fn leave_all(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.beginning = None;
         if let Some(end) = self.writes.end() {
             self.unseen_until = self.unseen_until.max(end);
@@ -264,21 +247,21 @@ impl EndComparison {
     }
 
     /// Continues without what is overdue. Call this regularly.
-    pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         if self.is_waiting() && now.saturating_sub(self.since) > PATIENCE {
             self.give_way(now, emit);
         }
     }
 
     /// Ends the comparison: nothing more comes from the writer's end.
-    pub fn finish(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+    pub fn finish(&mut self, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         while self.is_waiting() {
             self.give_way(self.since, emit);
         }
     }
 
     /// Compares as much as both ends have.
-    fn compare(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn compare(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         while self.is_waiting() {
             if self.position < self.unseen_until {
                 let unseen = self.unseen_until - self.position;
@@ -354,7 +337,7 @@ impl EndComparison {
 
     /// Aligns the ends at the beginning of a stream, where they may count from different bytes.
     /// Returns whether one of them was shifted.
-    fn align_beginning(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
+    fn align_beginning(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
         self.is_uncertain() && self.alignments < ALIGNMENTS_MAX && self.realign(now, emit) && {
             self.alignments += 1;
             true
@@ -362,7 +345,7 @@ impl EndComparison {
     }
 
     /// Advances by at least one step, whatever is missing.
-    fn give_way(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn give_way(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let Some(front) = self.writes.front() else {
             return self.leave(usize::MAX, now, emit);
         };
@@ -409,24 +392,22 @@ impl EndComparison {
     }
 
     /// Reports that the first write differs from what was read, and continues after it.
-    fn report_difference(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn report_difference(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let (Some(front), read) = (self.writes.front(), &self.read[self.consumed..]) else {
             return;
         };
         let rest = &front.bytes[front.matched..];
         let common = rest.len().min(read.len());
         let same = rest.iter().zip(read).take_while(|(a, b)| a == b).count();
-        emit(Compared::Difference {
+        emit(StreamEvent::Difference {
             position: self.position + same as u64,
             length: (common - same) as u64,
-            read: &read[same..common.min(same + QUOTED)],
-            written: &rest[same..common.min(same + QUOTED)],
+            read: read[same..common.min(same + QUOTED)].into(),
+            written: rest[same..common.min(same + QUOTED)].into(),
         });
         if common > self.passed_on {
-            emit(Compared::Piece(Piece::Bytes {
-                position: self.position + self.passed_on as u64,
-                bytes: &rest[self.passed_on..common],
-            }));
+            let position = self.position + self.passed_on as u64;
+            emit(Segment::new(position, &rest[self.passed_on..common]).into());
         }
         self.advance(common, now);
         // The rest of the write is compared with what is read next.
@@ -439,7 +420,7 @@ impl EndComparison {
     }
 
     /// Stops comparing this stream.
-    fn give_up(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn give_up(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         tracing::debug!(
             position = self.position,
             "the ends of a stream cannot be aligned; they are no longer compared"
@@ -450,7 +431,7 @@ impl EndComparison {
     }
 
     /// Leaves what is here uncompared, and tries again with what comes next.
-    fn start_over(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn start_over(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.writes.clear();
         self.alignments = 0;
         self.leave(usize::MAX, now, emit);
@@ -458,7 +439,7 @@ impl EndComparison {
 
     /// Looks for a place from which both ends continue alike, one of them having more in between, and
     /// shifts the writer's count accordingly. Returns whether there is one.
-    fn realign(&mut self, now: u64, emit: &mut dyn FnMut(Compared<'_>)) -> bool {
+    fn realign(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
         let Some(front) = self.writes.front() else {
             return false;
         };
@@ -500,27 +481,25 @@ impl EndComparison {
     }
 
     /// Finishes with the next `length` bytes, where present, which were not compared.
-    fn leave(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn leave(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.evidence.interrupt();
         self.pass(length, now, emit);
     }
 
     /// Finishes with the next `length` bytes, where present.
-    fn pass(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn pass(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let length = length.min(self.read.len() - self.consumed);
         let all = &self.read[self.consumed..];
         if length > self.passed_on {
-            emit(Compared::Piece(Piece::Bytes {
-                position: self.position + self.passed_on as u64,
-                bytes: &all[self.passed_on..length],
-            }));
+            let position = self.position + self.passed_on as u64;
+            emit(Segment::new(position, &all[self.passed_on..length]).into());
         }
         self.advance(length, now);
     }
 
     /// Passes on what was read, unless the write at the same place is here too and differs: which
     /// end is right shows once no other write can have come first.
-    fn release(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn release(&mut self, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let differs = self
             .writes
             .front()
@@ -531,13 +510,11 @@ impl EndComparison {
     }
 
     /// Passes on everything that was read, compared or not.
-    fn pass_on(&mut self, emit: &mut dyn FnMut(Compared<'_>)) {
+    fn pass_on(&mut self, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let all = &self.read[self.consumed..];
         if self.passed_on < all.len() {
-            emit(Compared::Piece(Piece::Bytes {
-                position: self.position + self.passed_on as u64,
-                bytes: &all[self.passed_on..],
-            }));
+            let position = self.position + self.passed_on as u64;
+            emit(Segment::new(position, &all[self.passed_on..]).into());
             self.passed_on = all.len();
         }
     }

@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::GapReason;
 
 mod midstream;
 
@@ -15,22 +16,25 @@ struct Out {
 }
 
 impl Out {
-    fn collect(&mut self) -> impl FnMut(Compared<'_>) {
-        |compared| match compared {
-            Compared::Piece(Piece::Bytes { position, bytes }) => {
-                assert_eq!(position, self.stream.len() as u64 + self.gaps);
-                self.stream.extend_from_slice(bytes);
-            }
-            Compared::Piece(Piece::Gap { length, .. }) => self.gaps += length,
-            Compared::Difference {
+    fn collect(&mut self) -> impl FnMut(StreamEvent<'_>) {
+        |event| match event {
+            StreamEvent::Segment(Segment { position, content }) => match content {
+                Content::Bytes(bytes) => {
+                    assert_eq!(position, self.stream.len() as u64 + self.gaps);
+                    self.stream.extend_from_slice(&bytes);
+                }
+                Content::Lost { length, .. } => self.gaps += length,
+            },
+            StreamEvent::Difference {
                 position, length, ..
             } => self.differences.push((position, length)),
+            StreamEvent::End => {}
         }
     }
 }
 
-fn bytes(position: u64, bytes: &[u8]) -> Piece<'_> {
-    Piece::Bytes { position, bytes }
+fn bytes(position: u64, bytes: &[u8]) -> Segment<'_> {
+    Segment::new(position, bytes)
 }
 
 const AUTHORITIES: [End; 2] = [End::Reader, End::Writer];
@@ -111,10 +115,7 @@ fn a_gap_is_no_difference() {
         );
         ends.written(0, b"0123456789", 0, &mut out.collect());
         ends.read(bytes(0, b"01"), 0, &mut out.collect());
-        let gap = Piece::Gap {
-            position: 2,
-            length: 4,
-        };
+        let gap = Segment::lost(2, 4, GapReason::RingFull);
         ends.read(gap, 0, &mut out.collect());
         ends.read(bytes(6, b"6789"), 0, &mut out.collect());
         ends.finish(&mut out.collect());
