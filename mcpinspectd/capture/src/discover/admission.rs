@@ -7,18 +7,18 @@
 use mcpinspect_common::EndpointKey;
 use mcpinspect_core::model::{BlindMechanism, GapReason};
 
+use super::admission_queue::Role;
 use super::blind_spots;
 use super::following;
 use super::lifecycle;
 use super::sessions::Room;
 use super::step::Step;
 use super::stream::{Reason, StreamState};
-use super::waiting::Role;
 use crate::capture::Origin;
 
 /// Admits sessions that wait for room, while there is any.
 pub fn admit(step: &mut Step<'_>, now: u64) {
-    for (key, role) in step.waiting.take_arrived() {
+    for (key, role) in step.admissions.take_arrived() {
         if !step.streams.is_undecided(key) {
             continue;
         }
@@ -33,7 +33,7 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
         following::promote(step, key, role, now);
     }
     while step.sessions.has_room() {
-        let Some((key, role)) = step.waiting.next_refused() else {
+        let Some((key, role)) = step.admissions.next_refused() else {
             return;
         };
         let refused = step
@@ -59,5 +59,5 @@ fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: u64) {
     let origin = Origin { tgid, time: now };
     blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
     following::leave_alone(step, key);
-    step.waiting.refuse(key, role);
+    step.admissions.refuse(key, role);
 }

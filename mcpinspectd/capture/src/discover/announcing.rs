@@ -22,7 +22,7 @@ use super::flow::SessionIndex;
 use super::step::Step;
 
 /// Nanoseconds that a session waits for its client to show itself.
-const CLIENT_PATIENCE: u64 = 100_000_000;
+const CLIENT_TIMEOUT: u64 = 100_000_000;
 /// Most bytes that wait for that.
 const PENDING_MAX: usize = 1 << 20;
 
@@ -41,10 +41,10 @@ pub struct Parties {
 pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parties> {
     let session = step.sessions.get(index)?;
     let since = session.pending.since().unwrap_or(now);
-    let out_of_patience =
-        now.saturating_sub(since) > CLIENT_PATIENCE || session.pending.memory() > PENDING_MAX;
+    let timed_out =
+        now.saturating_sub(since) > CLIENT_TIMEOUT || session.pending.memory() > PENDING_MAX;
     let parties = parties(step, index);
-    (parties.client.is_some() || out_of_patience).then_some(parties)
+    (parties.client.is_some() || timed_out).then_some(parties)
 }
 
 /// Returns who is at the two ends of a session, if known.

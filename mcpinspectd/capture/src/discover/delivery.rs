@@ -11,11 +11,11 @@ use super::arrivals::Emit;
 use super::blind_spots;
 use super::captured::Captured;
 use super::flow::{Flow, SessionIndex};
+use super::reorder_buffer::Watermarks;
 use super::session::TrackedSession;
 use super::step::Step;
 use super::stream::{Skipped, StreamState};
 use super::streams::Kept;
-use super::turns::Held;
 use crate::capture::Origin;
 
 /// What was kept of a stream that has just become one direction of a session.
@@ -180,8 +180,10 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     };
     session.close(origin.time, reason);
     if session.announced && is_first {
-        session.turns.add(direction, origin.time, StreamEvent::End);
-        take_turns(step, index, origin.time);
+        session
+            .reordering
+            .push(direction, origin.time, StreamEvent::End);
+        release_ready(step, index, origin.time);
     }
 }
 
@@ -207,7 +209,7 @@ pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
                 flow.push(&Segment::new(position, bytes), time, emit);
             }
         });
-        take_turns(step, index, now);
+        release_ready(step, index, now);
     } else {
         for (position, bytes, time) in kept.pieces() {
             let captured = Captured {
@@ -273,7 +275,7 @@ fn deliver(step: &mut Step<'_>, captured: &Captured<'_>) {
     }
 }
 
-/// Lets a flow act, and passes on what comes out of it, and then whatever is due.
+/// Lets a flow act, and passes on what comes out of it, and then the events that need no longer wait.
 pub fn pass_on(
     step: &mut Step<'_>,
     key: EndpointKey,
@@ -281,12 +283,12 @@ pub fn pass_on(
     act: impl FnOnce(&mut Flow, &mut Emit<'_>),
 ) {
     if let Some(index) = act_on(step, key, act) {
-        take_turns(step, index, now);
+        release_ready(step, index, now);
     }
 }
 
-/// Lets a flow act. What comes out of it is passed on if its session was announced, and waits for its
-/// turn while the other direction holds back something earlier. Returns the session if something
+/// Lets a flow act. What comes out of it is passed on if its session was announced, and is
+/// buffered while the other direction holds back something earlier. Returns the session if something
 /// waits there.
 fn act_on(
     step: &mut Step<'_>,
@@ -294,7 +296,7 @@ fn act_on(
     act: impl FnOnce(&mut Flow, &mut Emit<'_>),
 ) -> Option<SessionIndex> {
     let index = step.streams.flow(key)?.session();
-    let held = held(step, index);
+    let watermarks = watermarks(step, index);
     let flow = step.streams.flow_mut(key)?;
     let session = step.sessions.get_mut(index)?;
     let direction = flow.direction();
@@ -302,16 +304,16 @@ fn act_on(
         if !session.announced {
             return;
         }
-        if session.turns.is_empty() && held.lets_pass(direction, time) {
+        if session.reordering.is_empty() && watermarks.allow(direction, time) {
             let time = step.clock.at(time);
             let input = event.into_input(&session.id, direction, time);
             step.sink.input(input);
         } else {
-            session.turns.add(direction, time, event.into_owned());
+            session.reordering.push(direction, time, event.into_owned());
         }
     });
     let twice = flow.counted_twice();
-    let waits = !session.turns.is_empty();
+    let waits = !session.reordering.is_empty();
     if twice > 0 {
         step.streams.correct_count(key, twice);
     }
@@ -328,51 +330,54 @@ fn count_backlog(step: &mut Step<'_>, index: SessionIndex) {
         .streams()
         .filter_map(|(key, _)| step.streams.flow(key));
     let in_flows: usize = flows.map(Flow::memory).sum();
-    let bytes = in_flows + session.turns.memory() + session.pending.memory();
+    let bytes = in_flows + session.reordering.memory() + session.pending.memory();
     step.sessions.set_backlog(index, bytes);
 }
 
-/// Since when the streams of a session have held something back.
-fn held(step: &Step<'_>, index: SessionIndex) -> Held {
+/// Up to when the streams of a session are complete.
+fn watermarks(step: &Step<'_>, index: SessionIndex) -> Watermarks {
     let Some(session) = step.sessions.get(index) else {
-        return Held::default();
+        return Watermarks::default();
     };
-    let since = |key: Option<EndpointKey>| step.streams.flow(key?)?.held_since();
-    Held {
-        to_server: since(session.to_server),
-        to_client: since(session.to_client),
+    let of = |key: Option<EndpointKey>| step.streams.flow(key?)?.watermark();
+    Watermarks {
+        to_server: of(session.to_server),
+        to_client: of(session.to_client),
     }
 }
 
-/// Passes on whatever is due.
-fn take_turns(step: &mut Step<'_>, index: SessionIndex, now: u64) {
-    let held = held(step, index);
+/// Passes on the events that need no longer wait.
+fn release_ready(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+    let watermarks = watermarks(step, index);
     let Some(session) = step.sessions.get_mut(index) else {
         return;
     };
-    while let Some(turn) = session.turns.next(held, now) {
-        let time = step.clock.at(turn.time);
-        let input = turn.event.into_input(&session.id, turn.direction, time);
+    while let Some(first) = session.reordering.pop_ready(watermarks, now) {
+        let time = step.clock.at(first.time);
+        let input = first.event.into_input(&session.id, first.direction, time);
         step.sink.input(input);
     }
     count_backlog(step, index);
 }
 
-/// Passes on what has waited for its turn too long. Call this regularly.
-pub fn settle_turns(step: &mut Step<'_>, now: u64) {
-    for index in step.sessions.indices(|session| !session.turns.is_empty()) {
-        take_turns(step, index, now);
+/// Passes on the events that have waited too long. Call this regularly.
+pub fn release_overdue(step: &mut Step<'_>, now: u64) {
+    for index in step
+        .sessions
+        .indices(|session| !session.reordering.is_empty())
+    {
+        release_ready(step, index, now);
     }
 }
 
-/// Passes on everything that waits for its turn: nothing more will arrive.
-pub fn finish_turns(step: &mut Step<'_>, index: SessionIndex) {
+/// Passes on all events that wait: nothing more will arrive.
+pub fn flush(step: &mut Step<'_>, index: SessionIndex) {
     let Some(session) = step.sessions.get_mut(index) else {
         return;
     };
-    while let Some(turn) = session.turns.take() {
-        let time = step.clock.at(turn.time);
-        let input = turn.event.into_input(&session.id, turn.direction, time);
+    while let Some(first) = session.reordering.pop() {
+        let time = step.clock.at(first.time);
+        let input = first.event.into_input(&session.id, first.direction, time);
         step.sink.input(input);
     }
     count_backlog(step, index);
@@ -440,14 +445,14 @@ fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64
         if !step.streams.flow(key).is_some_and(Flow::has_ended) {
             continue;
         }
-        if session.turns.is_empty() {
+        if session.reordering.is_empty() {
             step.sink.input(Input::EndOfStream {
                 session: (&session.id).into(),
                 direction,
                 time: step.clock.at(time),
             });
         } else {
-            session.turns.add(direction, now, StreamEvent::End);
+            session.reordering.push(direction, now, StreamEvent::End);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Gives up streams of users who hold too many, so that there is room for everyone's.
+//! Evicts streams of users who hold too many, so that there is room for everyone's.
 //!
 //! The kernel's tables hold the standard input and output of every program that was started on a pipe
-//! or socket, for as long as any process holds it. A user can hold many thousands. A stream that is given up is
+//! or socket, for as long as any process holds it. A user can hold many thousands. A stream that is evicted is
 //! forgotten here and in the kernel: a program that is started on it later makes it known again.
 
 use mcpinspect_common::EndpointKey;
@@ -13,13 +13,13 @@ use super::shares::Uid;
 use super::step::Step;
 use crate::capture::Origin;
 
-/// Streams to give up before looking what that freed, which takes a walk over all that is known of the user.
-const GIVEN_UP_AT_ONCE: usize = 64;
+/// Streams to evict before looking what that freed, which takes a walk over all that is known of the user.
+const EVICTED_AT_ONCE: usize = 64;
 
 /// Makes room after `user` got a stream.
 pub fn make_room(step: &mut Step<'_>, user: Uid, origin: Origin) {
-    while let Some((over, key)) = step.streams.to_give_up(user) {
-        give_up(step, over, key, origin);
+    while let Some((over, key)) = step.streams.to_evict(user) {
+        evict(step, over, key, origin);
     }
 }
 
@@ -33,26 +33,26 @@ pub fn make_room_for_programs(
     origin: Origin,
 ) -> bool {
     while let Some(over) = step.kept.over(user) {
-        for _ in 0..GIVEN_UP_AT_ONCE {
-            let first = step.streams.first_to_go(over);
+        for _ in 0..EVICTED_AT_ONCE {
+            let first = step.streams.next_to_evict(over);
             let Some(key) = first.filter(|key| !own.contains(&Some(*key))) else {
                 blind_spots::report_user(step, BlindMechanism::EndpointBudget, over, origin);
                 return false;
             };
-            give_up(step, over, key, origin);
+            evict(step, over, key, origin);
         }
         step.kept.given_up(over);
     }
     true
 }
 
-/// Gives up a stream of a user, unless a session needs its endpoint.
-fn give_up(step: &mut Step<'_>, over: Uid, key: EndpointKey, origin: Origin) {
+/// Evicts a stream of a user, unless a session needs its endpoint.
+fn evict(step: &mut Step<'_>, over: Uid, key: EndpointKey, origin: Origin) {
     if serves_a_session(step, key) {
         step.streams.keep(key);
         return;
     }
-    tracing::trace!(?key, user = over, "given up");
+    tracing::trace!(?key, user = over, "evicted");
     if let Some(reverse) = step.streams.peers().of(key)
         && step.streams.get(reverse).is_some()
     {

@@ -124,9 +124,9 @@ impl Flow {
         self.reassembly.memory() + self.fallback.memory() + self.arrivals.memory() + compared
     }
 
-    /// Since when something that arrived has not come out, if so. For example, a request that was written but
+    /// When the oldest bytes arrived that have not come out, if there are any. For example, a request that was written but
     /// not seen being read: its server's answer shows that it was read.
-    pub fn held_since(&self) -> Option<u64> {
+    pub fn watermark(&self) -> Option<u64> {
         let unread = self.direction == Direction::ClientToServer
             && self.source == End::Reader
             && !self.has_started();
@@ -247,13 +247,13 @@ impl Flow {
         }
     }
 
-    /// Frees what waits: bytes come out without having been compared, those in between that have not arrived
+    /// Releases what waits: bytes come out without having been compared, those in between that have not arrived
     /// are given up, and so is what was written if none of it was read yet.
-    pub fn let_go(&mut self, now: u64, emit: &mut Emit<'_>) {
+    pub fn release(&mut self, now: u64, emit: &mut Emit<'_>) {
         self.reassemble(now, emit, |reassembly, mut emit| {
             reassembly.give_up(GapReason::RingFull, &mut emit);
         });
-        self.compare_ends(now, emit, |ends, emit| ends.leave_all(now, emit));
+        self.compare_ends(now, emit, |ends, emit| ends.skip_all(now, emit));
         self.drop_fallback();
     }
 

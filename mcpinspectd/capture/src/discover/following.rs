@@ -7,8 +7,8 @@ use mcpinspect_core::model::{BlindMechanism, Direction, GapReason};
 use super::counts::counted;
 use super::delivery::{self, Bound};
 use super::flow::{Counted, SessionIndex};
-use super::glance::Glance;
 use super::pairing::{Pairing, Placement};
+use super::sampling::Sampling;
 use super::step::Step;
 use super::stream::{Reason, Skipped, StreamState};
 
@@ -23,7 +23,7 @@ pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, n
         Placement::Copy => return ignore(step, key, Reason::Over),
         Placement::New => match step.sessions.add(step.streams.owner(key), now) {
             Some(index) => index,
-            None => return step.waiting.arrive(key, role),
+            None => return step.admissions.arrive(key, role),
         },
     };
     // What was kept of both is passed on in the order of arrival, whichever shows first what it is.
@@ -89,7 +89,8 @@ pub fn ignore(step: &mut Step<'_>, key: EndpointKey, reason: Reason) {
     if reason == Reason::NotMcp
         && (may_be_read_by_a_server(step, key) || may_be_written_by_a_server(step, key))
     {
-        step.streams.glance(key, Glance::new(positions(step, key)));
+        step.streams
+            .sample(key, Sampling::new(positions(step, key)));
     }
     step.ship(key);
     let outputs: Vec<_> = step.programs.outputs_of_readers(key).collect();

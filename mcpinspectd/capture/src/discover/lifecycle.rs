@@ -21,11 +21,11 @@ use super::stream::Reason;
 use crate::capture::Origin;
 
 /// Nanoseconds for which a session looks over before it is checked, so that a launcher can hand over.
-pub const CLOSING_PATIENCE: u64 = 50_000_000;
+pub const CLOSING_TIMEOUT: u64 = 50_000_000;
 /// Nanoseconds that counted bytes may take to arrive before they are given up.
-const ARRIVAL_PATIENCE: u64 = 2_000_000_000;
+const ARRIVAL_TIMEOUT: u64 = 2_000_000_000;
 /// Nanoseconds that the reader's record of the end may take to arrive after the reader is gone.
-const LAST_RECORD_PATIENCE: u64 = 300_000_000;
+const LAST_RECORD_TIMEOUT: u64 = 300_000_000;
 
 /// Whether a session's streams continue after this end reason: what is unread may still be read.
 fn streams_go_on(reason: EndReason) -> bool {
@@ -56,7 +56,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let client_gone = !held(to_client, End::Reader) && !held(to_server, End::Writer);
     if !server_gone && !client_gone {
         // The descriptors went to another process: the session continues until that one leaves.
-        if now.saturating_sub(since) > ARRIVAL_PATIENCE
+        if now.saturating_sub(since) > ARRIVAL_TIMEOUT
             && let Some(session) = step.sessions.get_mut(index)
         {
             session.keep_open();
@@ -69,8 +69,8 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         let counted = counted(step.streams, step.machine, key);
         let unread = counted.written > counted.read;
         step.streams.flow(key).is_some_and(|flow| {
-            flow.position() < counted.at(flow.source()) && waited < ARRIVAL_PATIENCE
-                || unread && !flow.has_ended() && waited < LAST_RECORD_PATIENCE
+            flow.position() < counted.at(flow.source()) && waited < ARRIVAL_TIMEOUT
+                || unread && !flow.has_ended() && waited < LAST_RECORD_TIMEOUT
                 || unread && held(Some(key), End::Reader)
         })
     });
@@ -103,7 +103,7 @@ pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         following::ignore(step, *key, Reason::NoRoom);
     }
     if let Some((key, direction)) = streams.first() {
-        step.waiting.refuse(*key, Some(*direction));
+        step.admissions.refuse(*key, Some(*direction));
     }
 }
 
@@ -121,7 +121,7 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
         .into_iter()
         .map(|(key, direction)| (key, direction, finish_stream(step, key, reason, now)))
         .collect();
-    delivery::finish_turns(step, index);
+    delivery::flush(step, index);
     for (key, direction, counts) in finished {
         if is_announced(step, index) {
             close_account(step, &id, key, direction, counts, reason, now);
@@ -247,7 +247,7 @@ pub fn forget(step: &mut Step<'_>, key: EndpointKey) {
     let peer = step.streams.peers().of(key);
     step.streams.forget(key);
     step.programs.forget(key);
-    step.waiting.forget(key);
+    step.admissions.forget(key);
     step.machine.forget(key);
     if let Some(peer) = peer.filter(|peer| step.streams.get(*peer).is_none()) {
         step.streams.peers_mut().forget(peer);

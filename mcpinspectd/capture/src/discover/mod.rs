@@ -12,29 +12,30 @@
 //!   place in a session (`flow`);
 //! - `programs`: which programs were started between which streams;
 //! - `sessions`: pairs of streams, the parties at their ends, and the order in which both are passed on
-//!   (`turns`);
+//!   (`reorder_buffer`);
 //! - `unrouted`: bytes that came before it was known which stream they belong to;
 //! - `blind_processes`: processes that move bytes past the probes;
 //! - `accounts`: the ledgers of ended streams;
 //! - `remembered`: what a restarted daemon must know;
 //! - `backlog`: how much waits in sessions;
 //! - `connections`: connections that speak HTTP, and the sessions in them;
-//! - `shares`, `waiting` and `notices`: how much of this each user has, what waits for room, and who was
+//! - `shares`, `admission_queue` and `notices`: how much of this each user has, what waits for room, and who was
 //!   reported for taking too much.
 //!
 //! Whatever concerns several tables is one step, each in a file that only calls those before it:
 //! `announcing` and `delivery` feed the engine, `pairing` finds the other half of a session,
 //! `following` makes streams parts of sessions, `roles` decides which party is the server, `sniffing`
-//! what a stream is, `letting_go` bounds what waits in sessions, `reconsidering` revises what a stream is,
-//! `exclusion` leaves alone what the configuration excludes, `unseen` and `arrival` deal with bytes that do not arrive, and
+//! what a stream is, `backlog_limit` bounds what waits in sessions, `reconsidering` revises what a stream is,
+//! `exclusion` leaves alone what the configuration excludes, `unseen` and `timeouts` deal with bytes that do not arrive, and
 //! `lifecycle` ends what is over.
 
 mod accounts;
 mod admission;
+mod admission_queue;
 mod announcing;
-mod arrival;
 mod arrivals;
 mod backlog;
+mod backlog_limit;
 mod blind_processes;
 mod blind_spots;
 mod capacity;
@@ -47,9 +48,7 @@ mod eviction;
 mod exclusion;
 mod flow;
 mod following;
-mod glance;
 mod holding;
-mod letting_go;
 mod lifecycle;
 mod notices;
 mod pairing;
@@ -58,7 +57,9 @@ mod programs;
 mod recent_processes;
 mod reconsidering;
 mod remembered;
+mod reorder_buffer;
 mod roles;
+mod sampling;
 mod session;
 mod sessions;
 mod settings;
@@ -69,12 +70,11 @@ mod sniffing;
 mod step;
 mod stream;
 mod streams;
+mod timeouts;
 mod tracker;
-mod turns;
 mod unrouted;
 mod unseen;
 mod unseen_tls;
-mod waiting;
 
 pub use environment::{Environment, Readers, SoughtSocket, UnseenLibrary, WatchPolicy};
 pub use remembered::{RememberedEndpoint, RememberedProgram, RememberedStream};

@@ -9,12 +9,12 @@ use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::mcp::sniff::{Evidence, evidence};
 use mcpinspect_core::model::{BlindMechanism, Direction, GapReason};
 
+use super::backlog_limit;
 use super::captured::Captured;
 use super::delivery;
 use super::following;
-use super::glance::Glance;
-use super::letting_go;
 use super::roles;
+use super::sampling::Sampling;
 use super::sniffing;
 use super::step::Step;
 use super::stream::{Reason, Skipped, StreamState};
@@ -51,7 +51,7 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
         }
         StreamState::InSession(_) => {
             delivery::data(step, captured);
-            letting_go::make_room(step, origin.time);
+            backlog_limit::enforce(step, origin.time);
         }
     }
 }
@@ -110,15 +110,15 @@ fn look_again(step: &mut Step<'_>, captured: &Captured<'_>) {
     roles::settle(step, key, role, origin.time);
 }
 
-/// Looks again at the streams that have used up their last look. Call this about once a second.
-pub fn renew_glances(step: &mut Step<'_>, now: u64) {
-    for key in step.streams.glances_due(now) {
+/// Samples the streams again that have used up their last sample. Call this about once a second.
+pub fn renew_samples(step: &mut Step<'_>, now: u64) {
+    for key in step.streams.samples_due(now) {
         let positions = following::positions(step, key);
         let renewed = step
             .streams
             .get_mut(key)
-            .and_then(|stream| stream.glance.as_mut())
-            .is_some_and(|glance: &mut Glance| glance.renew(positions, now));
+            .and_then(|stream| stream.sampling.as_mut())
+            .is_some_and(|sampling: &mut Sampling| sampling.renew(positions, now));
         if renewed {
             step.ship(key);
         }

@@ -4,8 +4,8 @@ use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::model::{BlindMechanism, Direction, EndReason, SessionId};
 
 use super::captured::Captured;
+use super::reorder_buffer::ReorderBuffer;
 use super::shares::Uid;
-use super::turns::Turns;
 
 /// What waits for a session to be announced, in order of arrival. `bytes` is always the sum of their
 /// lengths.
@@ -69,8 +69,8 @@ pub struct TrackedSession {
     pub announced: bool,
     /// What came before it was announced.
     pub pending: Pending,
-    /// What waits for its turn after it was announced.
-    pub turns: Turns,
+    /// Events that wait for earlier ones, after it was announced.
+    pub reordering: ReorderBuffer,
     /// What to report about its streams once it is announced: why, and which process.
     pub suspicions: Vec<(BlindMechanism, u32)>,
     /// Whether it was open before the daemon started.
@@ -96,7 +96,7 @@ impl TrackedSession {
             client: None,
             announced: false,
             pending: Pending::default(),
-            turns: Turns::default(),
+            reordering: ReorderBuffer::default(),
             suspicions: Vec::new(),
             joined: false,
             closing: None,
@@ -149,10 +149,10 @@ impl TrackedSession {
         self.closing = None;
     }
 
-    /// Whether it has looked over for longer than `patience` nanoseconds.
-    pub fn has_been_closing_for(&self, patience: u64, now: u64) -> bool {
+    /// Whether it has looked over for longer than `timeout` nanoseconds.
+    pub fn has_been_closing_for(&self, timeout: u64, now: u64) -> bool {
         self.closing
-            .is_some_and(|closing| now.saturating_sub(closing.since) > patience)
+            .is_some_and(|closing| now.saturating_sub(closing.since) > timeout)
     }
 }
 

@@ -123,7 +123,7 @@ impl TrackedSessions {
         }
     }
 
-    /// The session that lets go of what waits in it if there is too much in all of them: the one with most,
+    /// The session that releases what waits in it if there is too much in all of them: the one with most,
     /// of the user with most.
     pub fn with_most_backlog(&self) -> Option<(Uid, SessionIndex)> {
         let mut users: HashMap<Uid, (usize, SessionIndex, usize)> = HashMap::new();

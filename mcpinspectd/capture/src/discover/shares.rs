@@ -22,9 +22,9 @@ pub enum Worth {
     Undecided,
 }
 
-/// An entry's place among those that may go.
+/// An entry's rank among those that may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct EvictionRank {
     worth: Worth,
     number: u64,
 }
@@ -34,10 +34,10 @@ pub struct Place {
 struct Share<K> {
     entries: usize,
     /// Those that may go, in that order.
-    spare: BTreeMap<Place, K>,
+    spare: BTreeMap<EvictionRank, K>,
 }
 
-/// The entries of all users. An entry is added once, has at most one place, and is removed with it.
+/// The entries of all users. An entry is added once, has at most one rank, and is removed with it.
 #[derive(Debug)]
 pub struct Shares<K> {
     per_user: usize,
@@ -60,7 +60,7 @@ impl<K: Copy> Shares<K> {
     }
 
     /// Adds an entry that may go when others are worth more.
-    pub fn add(&mut self, user: Uid, worth: Worth, entry: K) -> Place {
+    pub fn add(&mut self, user: Uid, worth: Worth, entry: K) -> EvictionRank {
         let share = self.users.entry(user).or_insert_with(|| Share {
             entries: 0,
             spare: BTreeMap::new(),
@@ -70,13 +70,13 @@ impl<K: Copy> Shares<K> {
         self.spare(user, worth, entry)
     }
 
-    /// Removes an entry, with its place if it has one.
-    pub fn remove(&mut self, user: Uid, place: Option<Place>) {
+    /// Removes an entry, with its rank if it has one.
+    pub fn remove(&mut self, user: Uid, rank: Option<EvictionRank>) {
         let Some(share) = self.users.get_mut(&user) else {
             return;
         };
-        if let Some(place) = place {
-            share.spare.remove(&place);
+        if let Some(rank) = rank {
+            share.spare.remove(&rank);
         }
         share.entries -= 1;
         self.entries -= 1;
@@ -86,22 +86,22 @@ impl<K: Copy> Shares<K> {
     }
 
     /// Lets a user's entry go when others are worth more; as the newest of its worth.
-    pub fn spare(&mut self, user: Uid, worth: Worth, entry: K) -> Place {
-        let place = Place {
+    pub fn spare(&mut self, user: Uid, worth: Worth, entry: K) -> EvictionRank {
+        let rank = EvictionRank {
             worth,
             number: self.next,
         };
         self.next += 1;
         if let Some(share) = self.users.get_mut(&user) {
-            share.spare.insert(place, entry);
+            share.spare.insert(rank, entry);
         }
-        place
+        rank
     }
 
     /// Keeps an entry whatever others are worth.
-    pub fn keep(&mut self, user: Uid, place: Place) {
+    pub fn keep(&mut self, user: Uid, rank: EvictionRank) {
         if let Some(share) = self.users.get_mut(&user) {
-            share.spare.remove(&place);
+            share.spare.remove(&rank);
         }
     }
 
@@ -121,7 +121,7 @@ impl<K: Copy> Shares<K> {
     }
 
     /// The entry that a user gives up first.
-    pub fn first_to_go(&self, user: Uid) -> Option<K> {
+    pub fn next_to_evict(&self, user: Uid) -> Option<K> {
         let share = self.users.get(&user)?;
         share.spare.first_key_value().map(|(_, entry)| *entry)
     }
@@ -142,17 +142,17 @@ mod tests {
     fn settle(
         shares: &mut Shares<u64>,
         user: Uid,
-        places: &mut HashMap<u64, (Uid, Place)>,
+        ranks: &mut HashMap<u64, (Uid, EvictionRank)>,
     ) -> Vec<u64> {
         let mut gone = Vec::new();
         while let Some(over) = shares.over(user) {
-            let Some(entry) = shares.first_to_go(over) else {
+            let Some(entry) = shares.next_to_evict(over) else {
                 break;
             };
-            let (owner, place) = places[&entry];
+            let (owner, rank) = ranks[&entry];
             assert_eq!(owner, over);
-            shares.remove(owner, Some(place));
-            places.remove(&entry);
+            shares.remove(owner, Some(rank));
+            ranks.remove(&entry);
             gone.push(entry);
         }
         gone
@@ -161,18 +161,18 @@ mod tests {
     #[test]
     fn a_user_gives_up_ignored_entries_first_and_then_the_oldest() {
         let mut shares = Shares::new(3, 100);
-        let mut places = HashMap::new();
+        let mut ranks = HashMap::new();
         for entry in 0..3 {
-            places.insert(entry, (7, shares.add(7, Worth::Undecided, entry)));
+            ranks.insert(entry, (7, shares.add(7, Worth::Undecided, entry)));
         }
-        assert!(settle(&mut shares, 7, &mut places).is_empty());
-        let (_, place) = places[&2];
-        shares.keep(7, place);
-        places.insert(2, (7, shares.spare(7, Worth::Ignored, 2)));
-        places.insert(3, (7, shares.add(7, Worth::Undecided, 3)));
-        assert_eq!(settle(&mut shares, 7, &mut places), [2]);
-        places.insert(4, (7, shares.add(7, Worth::Undecided, 4)));
-        assert_eq!(settle(&mut shares, 7, &mut places), [0]);
+        assert!(settle(&mut shares, 7, &mut ranks).is_empty());
+        let (_, rank) = ranks[&2];
+        shares.keep(7, rank);
+        ranks.insert(2, (7, shares.spare(7, Worth::Ignored, 2)));
+        ranks.insert(3, (7, shares.add(7, Worth::Undecided, 3)));
+        assert_eq!(settle(&mut shares, 7, &mut ranks), [2]);
+        ranks.insert(4, (7, shares.add(7, Worth::Undecided, 4)));
+        assert_eq!(settle(&mut shares, 7, &mut ranks), [0]);
         assert_eq!(shares.of(7), 3);
     }
 
@@ -180,14 +180,14 @@ mod tests {
     fn what_is_in_use_stays_however_much_it_is() {
         let mut shares = Shares::new(1, 1);
         for entry in 0..5 {
-            let place = shares.add(7, Worth::Undecided, entry);
-            shares.keep(7, place);
+            let rank = shares.add(7, Worth::Undecided, entry);
+            shares.keep(7, rank);
         }
         assert_eq!(shares.over(7), Some(7));
-        assert_eq!(shares.first_to_go(7), None);
-        let place = shares.add(8, Worth::Undecided, 9);
+        assert_eq!(shares.next_to_evict(7), None);
+        let rank = shares.add(8, Worth::Undecided, 9);
         assert_eq!(shares.over(8), Some(8), "the only one who can");
-        shares.remove(8, Some(place));
+        shares.remove(8, Some(rank));
         assert_eq!(shares.of(8), 0);
     }
 
@@ -198,14 +198,14 @@ mod tests {
             arrivals in proptest::collection::vec((0..4u32, any::<bool>()), 1..400),
         ) {
             let mut shares = Shares::new(40, 100);
-            let mut places = HashMap::new();
+            let mut ranks = HashMap::new();
             for (entry, (user, ignored)) in arrivals.into_iter().enumerate() {
                 let entry = entry as u64;
                 let worth = if ignored { Worth::Ignored } else { Worth::Undecided };
-                places.insert(entry, (user, shares.add(user, worth, entry)));
+                ranks.insert(entry, (user, shares.add(user, worth, entry)));
                 let before: Vec<usize> = (0..4).map(|user| shares.of(user)).collect();
                 let most = before.iter().copied().max().unwrap_or(0);
-                settle(&mut shares, user, &mut places);
+                settle(&mut shares, user, &mut ranks);
                 for other in 0..4u32 {
                     let (was, is) = (before[other as usize], shares.of(other));
                     prop_assert!(is <= 40);
@@ -213,7 +213,7 @@ mod tests {
                 }
                 let sum: usize = (0..4).map(|user| shares.of(user)).sum();
                 prop_assert!(sum <= 100);
-                prop_assert_eq!(sum, places.len());
+                prop_assert_eq!(sum, ranks.len());
             }
         }
     }

@@ -72,8 +72,8 @@ fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
     };
     match &stream.state {
         StreamState::Ignored(_) => stream
-            .glance
-            .map_or(0, |glance| glance.limit(end) | SHIP_REGARDLESS),
+            .sampling
+            .map_or(0, |sampling| sampling.limit(end) | SHIP_REGARDLESS),
         StreamState::Undecided(buffer) if buffer.is_extended() => budget(settings.max_message),
         StreamState::Undecided(_) => budget(settings.sniff_budget),
         StreamState::InSession(flow) => {

@@ -6,6 +6,7 @@ use mcpinspect_process::{KeptProcesses, Launches};
 
 use super::accounts::ClosedAccounts;
 
+use super::admission_queue::AdmissionQueue;
 use super::blind_processes::BlindProcesses;
 use super::environment::Environment;
 use super::notices::Notices;
@@ -14,7 +15,6 @@ use super::sessions::TrackedSessions;
 use super::settings::Settings;
 use super::shipping;
 use super::streams::StreamTable;
-use super::waiting::Waiting;
 use crate::capture::BootClock;
 
 /// The tables, the machine, and where the results go. Made for each record or tick.
@@ -29,7 +29,7 @@ pub struct Step<'a> {
     pub sessions: &'a mut TrackedSessions,
     pub accounts: &'a mut ClosedAccounts,
     pub blind: &'a mut BlindProcesses,
-    pub waiting: &'a mut Waiting,
+    pub admissions: &'a mut AdmissionQueue,
     pub notices: &'a mut Notices,
     pub sink: &'a mut dyn InputSink,
 }

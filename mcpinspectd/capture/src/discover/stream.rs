@@ -5,8 +5,8 @@ use mcpinspect_core::mcp::sniff::Evidence;
 use mcpinspect_core::model::{BlindMechanism, GapReason};
 
 use super::flow::Flow;
-use super::glance::Glance;
-use super::shares::{NOBODY_KNOWN, Place, Uid};
+use super::sampling::Sampling;
+use super::shares::{EvictionRank, NOBODY_KNOWN, Uid};
 use super::sniff_buffer::SniffBuffer;
 use crate::capture::Origin;
 
@@ -52,12 +52,12 @@ pub struct Stream {
     pub state: StreamState,
     /// The user whose program was the first on it.
     pub owner: Uid,
-    /// Its place among the streams of its owner that may be given up.
-    pub place: Option<Place>,
+    /// Its rank among the streams of its owner that may be evicted.
+    pub rank: Option<EvictionRank>,
     /// What passed before it was followed.
     pub skipped: Option<Skipped>,
-    /// How it is watched while it is something else.
-    pub glance: Option<Glance>,
+    /// How it is sampled while it is something else.
+    pub sampling: Option<Sampling>,
     /// Where and when its reader saw the end, if that was before it became part of a session.
     pub ended: Option<Origin>,
     /// What to report about it once it is part of a session: why, and which process.
@@ -84,9 +84,9 @@ impl Stream {
             written_at,
             state: StreamState::Undecided(SniffBuffer::default()),
             owner: NOBODY_KNOWN,
-            place: None,
+            rank: None,
             skipped: None,
-            glance: None,
+            sampling: None,
             ended: None,
             suspicion: None,
             checked_writers: 0,
@@ -115,7 +115,7 @@ impl Stream {
     pub fn may_join(&self) -> bool {
         match self.state {
             StreamState::Undecided(_) | StreamState::Ignored(Reason::NoRoom) => true,
-            StreamState::Ignored(Reason::NotMcp) => self.glance.is_some(),
+            StreamState::Ignored(Reason::NotMcp) => self.sampling.is_some(),
             StreamState::Ignored(Reason::Excluded | Reason::Over) | StreamState::InSession(_) => {
                 false
             }

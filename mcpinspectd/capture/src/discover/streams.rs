@@ -9,8 +9,8 @@ use mcpinspect_core::model::{BlindMechanism, Direction};
 use super::capacity;
 use super::captured::Captured;
 use super::flow::{Flow, SessionIndex};
-use super::glance::Glance;
 use super::peers::Peers;
+use super::sampling::Sampling;
 use super::shares::{NOBODY_KNOWN, Shares, Uid, Worth};
 use super::sniff_buffer::{Prefix, SniffBuffer};
 use super::stream::{Reason, Skipped, Stream, StreamState};
@@ -19,15 +19,15 @@ use crate::capture::Origin;
 /// The streams by their names: the endpoints that they are read at.
 ///
 /// Every change of a stream's state goes through here. So `buffered` is always the sum of all sniff
-/// buffers, `in_session` names the directions of sessions, `glanced` the streams with a glance, and `shares`
-/// has each stream once: with a place, unless it is in a session.
+/// buffers, `in_session` names the directions of sessions, `sampled` the streams that are sampled, and `shares`
+/// has each stream once: with a rank, unless it is in a session.
 #[derive(Debug)]
 pub struct StreamTable {
     streams: HashMap<EndpointKey, Stream>,
     peers: Peers,
     buffered: usize,
     in_session: BTreeSet<EndpointKey>,
-    glanced: BTreeSet<EndpointKey>,
+    sampled: BTreeSet<EndpointKey>,
     shares: Shares<EndpointKey>,
 }
 
@@ -62,7 +62,7 @@ impl StreamTable {
             peers: Peers::default(),
             buffered: 0,
             in_session: BTreeSet::new(),
-            glanced: BTreeSet::new(),
+            sampled: BTreeSet::new(),
             shares: Shares::new(per_user, total),
         }
     }
@@ -142,7 +142,7 @@ impl StreamTable {
         let shares = &mut self.shares;
         let stream = self.streams.entry(key).or_insert_with(|| {
             let mut stream = Stream::new(written_at);
-            stream.place = Some(shares.add(stream.owner, Worth::Undecided, key));
+            stream.rank = Some(shares.add(stream.owner, Worth::Undecided, key));
             stream
         });
         if stream.written_at.is_none() {
@@ -161,14 +161,14 @@ impl StreamTable {
             StreamState::Ignored(_) => Worth::Ignored,
             StreamState::Undecided(_) | StreamState::InSession(_) => Worth::Undecided,
         };
-        let (before, in_session) = (stream.place.take(), stream.flow().is_some());
+        let (before, in_session) = (stream.rank.take(), stream.flow().is_some());
         stream.owner = user;
         self.shares.remove(NOBODY_KNOWN, before);
-        let place = self.shares.add(user, worth, key);
+        let rank = self.shares.add(user, worth, key);
         if in_session {
-            self.shares.keep(user, place);
+            self.shares.keep(user, rank);
         } else if let Some(stream) = self.streams.get_mut(&key) {
-            stream.place = Some(place);
+            stream.rank = Some(rank);
         }
     }
 
@@ -177,24 +177,24 @@ impl StreamTable {
         self.get(key).map_or(NOBODY_KNOWN, |stream| stream.owner)
     }
 
-    /// The user who has to give up a stream after `user` got one, and that stream; `None` while there
+    /// The user who has to lose a stream after `user` got one, and that stream; `None` while there
     /// is room.
-    pub fn to_give_up(&self, user: Uid) -> Option<(Uid, EndpointKey)> {
+    pub fn to_evict(&self, user: Uid) -> Option<(Uid, EndpointKey)> {
         let over = self.shares.over(user)?;
-        Some((over, self.first_to_go(over)?))
+        Some((over, self.next_to_evict(over)?))
     }
 
-    /// The stream that a user gives up first; `None` if all are in sessions.
-    pub fn first_to_go(&self, user: Uid) -> Option<EndpointKey> {
-        self.shares.first_to_go(user)
+    /// The stream of a user to evict next; `None` if all are in sessions.
+    pub fn next_to_evict(&self, user: Uid) -> Option<EndpointKey> {
+        self.shares.next_to_evict(user)
     }
 
-    /// Keeps a stream that cannot be given up.
+    /// Keeps a stream that cannot be evicted.
     pub fn keep(&mut self, key: EndpointKey) {
         if let Some(stream) = self.streams.get_mut(&key)
-            && let Some(place) = stream.place.take()
+            && let Some(rank) = stream.rank.take()
         {
-            self.shares.keep(stream.owner, place);
+            self.shares.keep(stream.owner, rank);
         }
     }
 
@@ -222,22 +222,22 @@ impl StreamTable {
         }
     }
 
-    /// Looks at an ignored stream from time to time.
-    pub fn glance(&mut self, key: EndpointKey, glance: Glance) {
+    /// Samples an ignored stream from time to time.
+    pub fn sample(&mut self, key: EndpointKey, sampling: Sampling) {
         if let Some(stream) = self.streams.get_mut(&key) {
-            stream.glance = Some(glance);
-            self.glanced.insert(key);
+            stream.sampling = Some(sampling);
+            self.sampled.insert(key);
         }
     }
 
-    /// The ignored streams due for another look.
-    pub fn glances_due(&self, now: u64) -> Vec<EndpointKey> {
+    /// The ignored streams due for another sample.
+    pub fn samples_due(&self, now: u64) -> Vec<EndpointKey> {
         let is_due = |key: &&EndpointKey| {
             self.get(**key)
-                .and_then(|stream| stream.glance.as_ref())
-                .is_some_and(|glance| glance.is_due(now))
+                .and_then(|stream| stream.sampling.as_ref())
+                .is_some_and(|sampling| sampling.is_due(now))
         };
-        self.glanced.iter().filter(is_due).copied().collect()
+        self.sampled.iter().filter(is_due).copied().collect()
     }
 
     /// Follows an ignored stream again, from a position on.
@@ -251,12 +251,12 @@ impl StreamTable {
         stream.state = StreamState::Undecided(SniffBuffer::default());
         stream.skipped = Some(skipped);
         stream.joined = true;
-        stream.glance = None;
-        self.glanced.remove(&key);
-        if let Some(place) = stream.place.take() {
-            self.shares.keep(stream.owner, place);
+        stream.sampling = None;
+        self.sampled.remove(&key);
+        if let Some(rank) = stream.rank.take() {
+            self.shares.keep(stream.owner, rank);
         }
-        stream.place = Some(self.shares.spare(stream.owner, Worth::Undecided, key));
+        stream.rank = Some(self.shares.spare(stream.owner, Worth::Undecided, key));
     }
 
     /// Notes that the writer's count of a stream is too high by `bytes`.
@@ -369,12 +369,12 @@ impl StreamTable {
             self.buffered -= buffer.memory();
         }
         stream.state = StreamState::Ignored(reason);
-        stream.glance = None;
-        self.glanced.remove(&key);
-        if let Some(place) = stream.place.take() {
-            self.shares.keep(stream.owner, place);
+        stream.sampling = None;
+        self.sampled.remove(&key);
+        if let Some(rank) = stream.rank.take() {
+            self.shares.keep(stream.owner, rank);
         }
-        stream.place = Some(self.shares.spare(stream.owner, Worth::Ignored, key));
+        stream.rank = Some(self.shares.spare(stream.owner, Worth::Ignored, key));
         self.in_session.remove(&key);
     }
 
@@ -397,7 +397,7 @@ impl StreamTable {
     pub fn forget(&mut self, key: EndpointKey) {
         self.ignore(key, Reason::Over);
         if let Some(stream) = self.streams.remove(&key) {
-            self.shares.remove(stream.owner, stream.place);
+            self.shares.remove(stream.owner, stream.rank);
         }
         if EndpointKind::from_u32(key.kind) == Some(EndpointKind::UnixSocket) {
             self.peers.forget(key);

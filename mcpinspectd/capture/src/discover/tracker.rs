@@ -10,6 +10,7 @@ use mcpinspect_core::wire::client_hello::server_name;
 use mcpinspect_process::{KeptProcesses, Launches, ProcessInfo};
 
 use super::accounts::ClosedAccounts;
+use super::admission_queue::AdmissionQueue;
 use super::blind_processes::BlindProcesses;
 use super::captured::Captured;
 use super::connections::{Connections, Context};
@@ -27,10 +28,9 @@ use super::step::Step;
 use super::streams::StreamTable;
 use super::unrouted::UnroutedData;
 use super::unseen_tls::UnseenTls;
-use super::waiting::Waiting;
 use super::{
-    admission, arrival, blind_spots, delivery, eviction, exclusion, following, lifecycle,
-    reconsidering, unseen,
+    admission, blind_spots, delivery, eviction, exclusion, following, lifecycle, reconsidering,
+    timeouts, unseen,
 };
 use crate::capture::{BootClock, KernelRecord, Origin};
 
@@ -57,7 +57,7 @@ pub struct Tracker<E> {
     unseen_tls: UnseenTls,
     /// Processes whose TLS library is left alone because they call it too often.
     busy_tls: RecentProcesses<()>,
-    waiting: Waiting,
+    admissions: AdmissionQueue,
     notices: Notices,
     connections: Connections,
     next_sweep: u64,
@@ -88,7 +88,7 @@ impl<E: Environment> Tracker<E> {
             unrouted: UnroutedData::default(),
             unseen_tls: UnseenTls::default(),
             busy_tls: RecentProcesses::default(),
-            waiting: Waiting::default(),
+            admissions: AdmissionQueue::default(),
             notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
             active: false,
@@ -362,18 +362,18 @@ impl<E: Environment> Tracker<E> {
         let has_connections = !self.connections.is_empty();
         let step = &mut self.step(sink);
         delivery::announce_waiting(step, now);
-        arrival::settle(step, now);
-        let sought = arrival::check_counts(step, now);
+        timeouts::settle(step, now);
+        let sought = timeouts::check_counts(step, now);
         for index in step.sessions.indices(|session| session.is_incomplete()) {
             following::complete(step, index, now);
         }
         admission::admit(step, now);
         // Streams that were seen before their programs.
         eviction::make_room(step, NOBODY_KNOWN, Origin { tgid: 0, time: now });
-        reconsidering::renew_glances(step, now);
+        reconsidering::renew_samples(step, now);
         let closing = |step: &Step<'_>, at| {
             step.sessions
-                .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_PATIENCE, at))
+                .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_TIMEOUT, at))
         };
         let sweep = now >= next_sweep && (has_connections || !step.streams.is_empty());
         if sweep || !sought.is_empty() || !closing(step, now).is_empty() {
@@ -437,7 +437,7 @@ impl<E: Environment> Tracker<E> {
             sessions: &mut self.sessions,
             accounts: &mut self.accounts,
             blind: &mut self.blind,
-            waiting: &mut self.waiting,
+            admissions: &mut self.admissions,
             notices: &mut self.notices,
             sink,
         }

@@ -17,11 +17,11 @@ const LOOK_AGAIN: u64 = 3_000_000_000;
 /// the mechanism does not tell.
 pub fn moved(
     step: &mut Step<'_>,
-    place: Option<(EndpointKey, End)>,
+    location: Option<(EndpointKey, End)>,
     mechanism: BlindMechanism,
     origin: Origin,
 ) {
-    let Some((endpoint, end)) = place else {
+    let Some((endpoint, end)) = location else {
         // Only what is missing will show which stream it concerns.
         step.blind.add(origin.tgid, mechanism);
         return blind_spots::report_processes(step, origin.time);

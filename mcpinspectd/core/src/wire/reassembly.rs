@@ -11,7 +11,7 @@ use crate::model::{Content, GapReason, Segment};
 
 /// How long a segment waits for the one before it, in nanoseconds. Segments overtake each other by
 /// microseconds.
-const PATIENCE: u64 = 100_000_000;
+const TIMEOUT: u64 = 100_000_000;
 /// Most bytes that wait. Above this, missing bytes are given up at once.
 const WAITING_MAX: usize = 4 << 20;
 /// Most segments that wait.
@@ -93,7 +93,7 @@ impl Reassembly {
             return;
         }
         let full = self.waiting_bytes > WAITING_MAX || self.waiting.len() > SEGMENTS_MAX;
-        if full || now.saturating_sub(self.since) > PATIENCE {
+        if full || now.saturating_sub(self.since) > TIMEOUT {
             self.give_up(GapReason::RingFull, emit);
             self.since = now;
         }
@@ -200,9 +200,9 @@ mod tests {
     fn waits_for_a_piece_that_was_overtaken() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
         stream.push(&bytes(3, b"def"), 0, &mut collect(&mut out));
-        stream.settle(PATIENCE, &mut collect(&mut out));
+        stream.settle(TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, []);
-        stream.push(&bytes(0, b"abc"), PATIENCE, &mut collect(&mut out));
+        stream.push(&bytes(0, b"abc"), TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, b"abcdef".map(Some));
         assert_eq!((stream.captured(), stream.lost()), (6, 0));
     }
@@ -211,10 +211,10 @@ mod tests {
     fn gives_up_after_a_while() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
         stream.push(&bytes(2, b"c"), 0, &mut collect(&mut out));
-        stream.settle(PATIENCE + 1, &mut collect(&mut out));
+        stream.settle(TIMEOUT + 1, &mut collect(&mut out));
         assert_eq!(out, [None, None, Some(b'c')]);
         // Bytes declared lost stay lost.
-        stream.push(&bytes(0, b"ab"), PATIENCE + 2, &mut collect(&mut out));
+        stream.push(&bytes(0, b"ab"), TIMEOUT + 2, &mut collect(&mut out));
         assert_eq!(out.len(), 3);
         assert_eq!((stream.captured(), stream.lost()), (1, 2));
     }

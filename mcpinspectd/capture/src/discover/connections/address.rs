@@ -129,12 +129,12 @@ impl fmt::Display for Address {
 
 /// Where the server of a Unix socket listens: a path, or an abstract name, which begins with a zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(Arc<[u8]>);
+pub struct Location(Arc<[u8]>);
 
 /// Bytes in `sun_path` (unix(7)).
 const PLACE_MAX: usize = 108;
 
-impl Place {
+impl Location {
     /// The place in a report; `None` for TCP.
     pub fn of(report: &ConnectionReport) -> Option<Self> {
         if !report.local.starts_with(&UNIX_ADDRESS) {
@@ -151,7 +151,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     /// As the authority of a URL, percent-encoded (RFC 3986, section 2.1).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for byte in &*self.0 {
@@ -201,14 +201,14 @@ mod tests {
             (b"\0name\0", "%00name%00"),
             (b"", ""),
         ] {
-            let place = Place::of(&unix(1, 2, place)).map(|place| place.to_string());
+            let place = Location::of(&unix(1, 2, place)).map(|place| place.to_string());
             assert_eq!(place.as_deref(), Some(shown));
         }
         let mut endless = unix(1, 2, &[b'a'; 112]);
         endless.place_length = u64::MAX;
-        let place = Place::of(&endless).map(|place| place.to_string());
+        let place = Location::of(&endless).map(|place| place.to_string());
         assert_eq!(place.map(|place| place.len()), Some(PLACE_MAX));
-        assert_eq!(Place::of(&ConnectionReport::default()), None);
+        assert_eq!(Location::of(&ConnectionReport::default()), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mcpinspect_core::model::Direction;
 use mcpinspect_core::wire::framing::UNFINISHED_BESIDE;
 use mcpinspect_core::wire::held::{Room, Scratch};
 
-use super::address::{Pair, Place, Side};
+use super::address::{Location, Pair, Side};
 use super::link::Link;
 use super::session::index;
 use crate::discover::environment::SoughtSocket;
@@ -118,7 +118,7 @@ impl Connection {
         connection.link.parties[side.index()] = Some(socket.pid);
         connection.link.parties[side.other().index()] = socket.other_party;
         connection.link.owner = socket.uid;
-        connection.link.place = Place::of(&socket.report);
+        connection.link.location = Location::of(&socket.report);
         connection.link.is_tls = socket.report.is_tls != 0;
         connection
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcpinspect_core::http::{Exchange, Left, Method, Target, TargetKey};
 
-use super::address::{Pair, Place, Side};
+use super::address::{Location, Pair, Side};
 use super::session::{Caller, Number};
 
 /// What links a connection to sessions.
@@ -12,7 +12,7 @@ use super::session::{Caller, Number};
 pub struct Link {
     pub pair: Pair,
     /// Where the server listens, with Unix sockets.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// The processes at its ends, where they are on this machine.
     pub parties: [Option<u32>; 2],
     /// The user who is charged for it.
@@ -46,7 +46,7 @@ impl Link {
     pub fn new(pair: Pair) -> Self {
         Self {
             pair,
-            place: None,
+            location: None,
             parties: [None; 2],
             owner: 0,
             is_tls: false,

@@ -3,10 +3,10 @@
 use mcpinspect_core::http::{Target, TargetKey};
 use mcpinspect_core::model::{Content, Direction, Pid, Process, SessionId};
 
-use super::address::{Address, Place};
+use super::address::{Address, Location};
 
 /// Nanoseconds that a session waits for its parties to show themselves.
-const PATIENCE: u64 = 500_000_000;
+const TIMEOUT: u64 = 500_000_000;
 /// Most bytes that wait for that.
 const PENDING_MAX: usize = 1 << 20;
 /// Most names to remember for a session.
@@ -70,7 +70,7 @@ pub struct Session {
     /// Whether it is encrypted in transit.
     pub is_tls: bool,
     /// Where the server listens, with Unix sockets.
-    pub place: Option<Place>,
+    pub location: Option<Location>,
     /// Whether it was open before it was seen.
     pub is_joined: bool,
     /// The names under which requests find it.
@@ -103,7 +103,7 @@ impl Session {
             address,
             is_sse: false,
             is_tls: false,
-            place: None,
+            location: None,
             is_joined: false,
             names: Vec::new(),
             parties: [None; 2],
@@ -142,11 +142,11 @@ impl Session {
             && !self.pending.is_empty()
             && (self.is_answered && !self.awaits_party
                 || self.parties.iter().all(Option::is_some)
-                || now.saturating_sub(self.since) > PATIENCE
+                || now.saturating_sub(self.since) > TIMEOUT
                 || self.pending.iter().map(bytes).sum::<usize>() > PENDING_MAX)
     }
 
-    /// Reserves the place of the next bytes in a direction, given how many there are.
+    /// Reserves the positions of the next bytes in a direction, given how many there are.
     pub fn advance(&mut self, direction: Direction, bytes: u64) -> u64 {
         let position = &mut self.positions[index(direction)];
         let at = *position;
@@ -154,13 +154,13 @@ impl Session {
         at
     }
 
-    /// The server's URL, without a query. Requests over a Unix socket name a host that means nothing, so the place
+    /// The server's URL, without a query. Requests over a Unix socket name a host that means nothing, so the location
     /// of the socket stands for it.
     pub fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         let path = self.target.path.as_deref().unwrap_or_default();
-        if let Some(place) = &self.place {
-            return format!("{scheme}+unix://{place}{path}");
+        if let Some(location) = &self.location {
+            return format!("{scheme}+unix://{location}{path}");
         }
         match self.target.authority.as_deref() {
             Some(authority) if !authority.is_empty() => format!("{scheme}://{authority}{path}"),
@@ -174,7 +174,7 @@ impl Session {
     }
 }
 
-/// The place of a direction in a pair.
+/// The index of a direction in a pair.
 pub fn index(direction: Direction) -> usize {
     match direction {
         Direction::ClientToServer => 0,

@@ -453,7 +453,7 @@ impl Sessions {
         let id = SessionId(format!("{}-h{number}", self.run).into());
         let mut session = Session::new(id, link.pair.server, target.clone(), link.owner, now);
         session.is_tls = link.is_tls;
-        session.place = link.place.clone();
+        session.location = link.location.clone();
         session.awaits_party = link.is_tls && link.pair.is_within() && link.parties.contains(&None);
         self.by_number.insert(number, session);
         number

@@ -146,7 +146,7 @@ impl Connections {
     /// Bytes crossed an end of a socket, whether or not they could be copied.
     pub fn segment(&mut self, captured: &Captured<'_>, context: &mut Context<'_>) {
         let (segment, now) = (&captured.segment, captured.origin.time);
-        let Some((number, direction)) = self.place(captured.key, captured.end) else {
+        let Some((number, direction)) = self.locate(captured.key, captured.end) else {
             return;
         };
         let Some(bytes) = segment.as_bytes() else {
@@ -169,7 +169,7 @@ impl Connections {
 
     /// Notes that a process read the end of what the other side sends.
     pub fn end_of_stream(&mut self, key: EndpointKey, origin: Origin, context: &mut Context<'_>) {
-        if let Some((number, direction)) = self.place(key, End::Reader) {
+        if let Some((number, direction)) = self.locate(key, End::Reader) {
             self.read(number, origin.time, context, |connection, emit| {
                 connection.end(direction, emit);
             });
@@ -185,7 +185,7 @@ impl Connections {
         origin: Origin,
         context: &mut Context<'_>,
     ) {
-        let Some((number, _)) = self.place(key, end) else {
+        let Some((number, _)) = self.locate(key, end) else {
             return;
         };
         if let Some(connection) = self.by_number.get(&number).filter(|one| one.link.is_mcp) {
@@ -271,7 +271,7 @@ impl Connections {
     }
 
     /// Which connection a socket belongs to, if its bytes count, and the direction of those that cross an end.
-    fn place(&self, key: EndpointKey, end: End) -> Option<(ConnectionNumber, Direction)> {
+    fn locate(&self, key: EndpointKey, end: End) -> Option<(ConnectionNumber, Direction)> {
         let (number, side) = *self.by_socket.get(&key)?;
         let connection = self.by_number.get(&number)?;
         let socket = connection.sockets[side.index()].as_ref()?;
@@ -461,8 +461,8 @@ impl Connections {
         let Some(connection) = self.by_number.get_mut(&number) else {
             return;
         };
-        for place in &mut connection.sockets {
-            if let Some(socket) = place.take_if(|socket| socket.key == key) {
+        for slot in &mut connection.sockets {
+            if let Some(socket) = slot.take_if(|socket| socket.key == key) {
                 self.by_socket.remove(&key);
                 let left = LeftAlone {
                     requests_at: NO_REQUESTS,

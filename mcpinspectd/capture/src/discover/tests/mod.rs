@@ -83,7 +83,7 @@ fn a_stream_that_is_not_mcp_is_not_shipped() {
     let shipped = fixture.limit(pipe(1)).map(|limit| limit & !SHIP_REGARDLESS);
     assert!(
         shipped.into_iter().all(|limit| limit <= 8192),
-        "a glance: {shipped:?}"
+        "a sample: {shipped:?}"
     );
     fixture.passes(pipe(1), CLIENT, SERVER, &[b'x'; 5000]);
     assert_eq!(fixture.collected.lines, [""; 0]);
@@ -97,7 +97,7 @@ fn text_is_given_up_at_the_budget() {
     assert_eq!(fixture.limit(pipe(1)), [7; 2], "still open");
     fixture.passes(pipe(1), CLIENT, SERVER, b"yyyyy\n");
     let [shipped, _] = fixture.limit(pipe(1));
-    assert!(shipped & !SHIP_REGARDLESS <= 1029 + 4096, "a glance");
+    assert!(shipped & !SHIP_REGARDLESS <= 1029 + 4096, "a sample");
     assert_eq!(fixture.tracker.buffered(), 0);
 }
 

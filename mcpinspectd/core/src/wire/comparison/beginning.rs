@@ -3,20 +3,20 @@
 //! Bytes may lie in a stream when it becomes known. The kernel sums them up, and the writer's count
 //! starts after them. A write that has put its bytes in by then but has not returned is part of the
 //! sum and is counted again when it returns: then the writer's count is too high by that write. Only
-//! the first write can be such a write, so there are few places where the count may really start,
+//! the first write can be such a write, so there are few offsets where the count may really start,
 //! and the bytes of both ends tell which it is. The beginning is kept until they do, and the
 //! question is answered once.
 
-/// Most bytes to keep after the uncertain ones. Two places look alike only while the
+/// Most bytes to keep after the uncertain ones. Two offsets look alike only while the
 /// stream repeats one byte, or one short message.
 const KEPT: usize = 8 << 10;
 /// Most bytes that may be unread at the beginning.
 const UNREAD_MAX: u64 = 1 << 20;
 /// Longer writes may be partially done: they need more than one page of a pipe.
 const WHOLE_MAX: u64 = 4096;
-/// Most places at which such a write may have started: it starts a line.
+/// Most offsets at which such a write may have started: it starts a line.
 const LINES_MAX: usize = 64;
-/// Equal bytes that prove a place before time is up.
+/// Equal bytes that prove an offset before time is up.
 const ENOUGH: usize = 8;
 
 /// The beginning of a stream, as both ends saw it.
@@ -36,23 +36,23 @@ pub(super) struct Beginning {
     first_write: Option<u64>,
     /// Bytes of `written`.
     kept: usize,
-    /// Bytes that could tell something when last checked.
-    looked_at: usize,
+    /// Bytes that could be compared when last judged.
+    judged: usize,
 }
 
 /// What the beginning shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shows {
+pub(super) enum Verdict {
     /// Not enough yet.
-    Nothing,
+    Undecided,
     /// The count starts where the kernel says.
     AsCounted,
     /// The count starts this many bytes later, or earlier where negative.
     Shifted(i64),
-    /// The ends agree at no place.
+    /// The ends agree at no offset.
     Disagreement,
     /// Nothing that both ends have.
-    TooLate,
+    Incomparable,
 }
 
 impl Beginning {
@@ -66,7 +66,7 @@ impl Beginning {
             written: Vec::new(),
             first_write: None,
             kept: 0,
-            looked_at: 0,
+            judged: 0,
         })
     }
 
@@ -105,44 +105,44 @@ impl Beginning {
 
     /// Says where the count starts. `last` asks for the best answer available. Looks closely only
     /// if there is noticeably more than last time.
-    pub(super) fn shows(&mut self, last: bool) -> Shows {
+    pub(super) fn verdict(&mut self, last: bool) -> Verdict {
         // What is written may be in progress for as long as it is being read.
         let last = last || self.is_full() && self.first_write.is_some();
         let from = usize::try_from(self.from).unwrap_or(usize::MAX);
-        let telling = self.read.len().saturating_sub(from).min(self.kept);
-        if !last && (telling == 0 || telling < self.looked_at + self.looked_at / 8) {
-            return Shows::Nothing;
+        let comparable = self.read.len().saturating_sub(from).min(self.kept);
+        if !last && (comparable == 0 || comparable < self.judged + self.judged / 8) {
+            return Verdict::Undecided;
         }
-        self.looked_at = telling;
+        self.judged = comparable;
         self.judge(last)
     }
 
-    fn judge(&self, last: bool) -> Shows {
-        let places: Vec<(i64, usize)> = self
+    fn judge(&self, last: bool) -> Verdict {
+        let candidates: Vec<(i64, usize)> = self
             .shifts()
             .into_iter()
             .filter_map(|shift| Some((shift, self.agreement(shift)?)))
             .collect();
         if let Some(equal) = self.agreement(0) {
-            let is_only = equal > 0 && places.is_empty();
+            let is_only = equal > 0 && candidates.is_empty();
             return if is_only || last && equal > 0 {
-                Shows::AsCounted
-            } else if last && places.iter().all(|(_, equal)| *equal == 0) {
-                Shows::TooLate
+                Verdict::AsCounted
+            } else if last && candidates.iter().all(|(_, equal)| *equal == 0) {
+                Verdict::Incomparable
             } else {
-                Shows::Nothing
+                Verdict::Undecided
             };
         }
-        let mut proven = places.iter().filter(|(_, equal)| *equal > 0);
+        let mut proven = candidates.iter().filter(|(_, equal)| *equal > 0);
         let only = proven.next().filter(|_| proven.next().is_none());
-        let best = places.iter().max_by_key(|(_, equal)| *equal);
+        let best = candidates.iter().max_by_key(|(_, equal)| *equal);
         // In the middle of a session, a few equal bytes have other explanations.
         let least = if self.midstream { ENOUGH } else { 1 };
         match (only, best) {
-            (Some((shift, equal)), _) if *equal >= ENOUGH => Shows::Shifted(*shift),
-            (_, Some((shift, equal))) if last && *equal >= least => Shows::Shifted(*shift),
-            (_, Some(_)) if !last => Shows::Nothing,
-            _ => Shows::Disagreement,
+            (Some((shift, equal)), _) if *equal >= ENOUGH => Verdict::Shifted(*shift),
+            (_, Some((shift, equal))) if last && *equal >= least => Verdict::Shifted(*shift),
+            (_, Some(_)) if !last => Verdict::Undecided,
+            _ => Verdict::Disagreement,
         }
     }
 
@@ -238,20 +238,23 @@ mod tests {
     fn the_bytes_tell_whether_the_first_write_was_counted_twice() {
         for unread in 1..LINE.len() - 1 {
             let mut single = single_bytes(unread, false, LINE.len());
-            assert_eq!(single.shows(true), Shows::AsCounted, "{unread}");
+            assert_eq!(single.verdict(true), Verdict::AsCounted, "{unread}");
             let mut twice = single_bytes(unread, true, LINE.len());
-            assert_eq!(twice.shows(true), Shows::Shifted(-1), "{unread}");
+            assert_eq!(twice.verdict(true), Verdict::Shifted(-1), "{unread}");
         }
     }
 
     #[test]
     fn nothing_is_said_before_it_is_certain() {
         let mut early = single_bytes(10, true, 10);
-        assert_eq!(early.shows(false), Shows::Nothing, "both may be");
+        assert_eq!(early.verdict(false), Verdict::Undecided, "both may be");
         let mut few = single_bytes(10, true, 15);
-        assert_eq!(few.shows(false), Shows::Nothing, "few bytes agree");
-        assert_eq!(few.shows(true), Shows::Shifted(-1));
-        assert_eq!(single_bytes(10, true, 30).shows(false), Shows::Shifted(-1));
+        assert_eq!(few.verdict(false), Verdict::Undecided, "few bytes agree");
+        assert_eq!(few.verdict(true), Verdict::Shifted(-1));
+        assert_eq!(
+            single_bytes(10, true, 30).verdict(false),
+            Verdict::Shifted(-1)
+        );
     }
 
     #[test]
@@ -266,7 +269,7 @@ mod tests {
             beginning.written(unread, &long[..65_536]);
             assert!(beginning.read(unread, &long[part..part + 1000]));
             let shift = i64::try_from(part).expect("small");
-            assert_eq!(beginning.shows(false), Shows::Shifted(-shift));
+            assert_eq!(beginning.verdict(false), Verdict::Shifted(-shift));
         }
     }
 
@@ -276,12 +279,12 @@ mod tests {
         assert!(beginning.read(0, &LINE[..20]));
         assert!(beginning.read(20, &LINE[20..]));
         beginning.written(0, &LINE[20..]);
-        assert_eq!(beginning.shows(false), Shows::Shifted(20));
+        assert_eq!(beginning.verdict(false), Verdict::Shifted(20));
         let mut beginning = Beginning::new(0, true).expect("few bytes");
         beginning.written(0, &LINE[..20]);
         beginning.written(20, &LINE[20..]);
         assert!(beginning.read(0, &LINE[20..]));
-        assert_eq!(beginning.shows(false), Shows::Shifted(-20));
+        assert_eq!(beginning.verdict(false), Verdict::Shifted(-20));
     }
 
     #[test]
@@ -289,7 +292,7 @@ mod tests {
         let mut beginning = Beginning::new(5, false).expect("few bytes");
         beginning.written(5, b"truth");
         assert!(beginning.read(0, b".....false"));
-        assert_eq!(beginning.shows(false), Shows::Disagreement);
+        assert_eq!(beginning.verdict(false), Verdict::Disagreement);
         assert!(!beginning.read(11, b"x"), "a byte is missing");
     }
 
@@ -303,7 +306,7 @@ mod tests {
             at += 1000;
         }
         assert!(beginning.read.len() + beginning.kept < 3 * KEPT);
-        assert_eq!(beginning.shows(false), Shows::AsCounted);
+        assert_eq!(beginning.verdict(false), Verdict::AsCounted);
         assert!(Beginning::new(UNREAD_MAX + 1, false).is_none());
     }
 }

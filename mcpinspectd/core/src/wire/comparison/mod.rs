@@ -13,32 +13,32 @@
 //! became known may have been counted twice (`beginning`). None of this is a difference. Bytes that
 //! cannot be compared, because one end's copy is missing, pass unchanged.
 
+mod alignment;
 mod beginning;
 mod evidence;
-mod places;
 mod writes;
 
 use std::cmp::Ordering;
 
 use mcpinspect_common::End;
 
-use self::beginning::{Beginning, Shows};
+use self::alignment::Pattern;
+use self::beginning::{Beginning, Verdict};
 use self::evidence::Evidence;
-use self::places::Sought;
 use self::writes::PendingWrites;
 use crate::model::{Content, Segment, StreamEvent};
 
 /// Most bytes of the reader's end that wait for the writer's.
 const WAITING_MAX: usize = writes::BYTES_MAX;
 /// How long they wait, in nanoseconds.
-const PATIENCE: u64 = 100_000_000;
+const TIMEOUT: u64 = 100_000_000;
 /// How often the ends of a new stream may be shifted until they agree.
 const ALIGNMENTS_MAX: u8 = 4;
 /// How often the ends may differ before comparison stops. Finding the reason takes a walk through
 /// everything that waits, and a server may well try to cause many of them.
-const DOUBTS_MAX: u32 = 64;
-/// Equal bytes that clear all doubts.
-const REASSURING: u64 = 1 << 20;
+const MISMATCHES_MAX: u32 = 64;
+/// Equal bytes after which earlier mismatches no longer count.
+const FORGIVEN_AFTER: u64 = 1 << 20;
 /// Bytes of each end that a difference quotes.
 const QUOTED: usize = 160;
 /// Capacity of the read buffer that is kept while nothing waits.
@@ -104,8 +104,8 @@ pub struct EndComparison {
     /// Since when the first byte of `read` has waited.
     since: u64,
     /// How often the ends differed, and `equal` the last time they did.
-    doubts: u32,
-    doubted_at: u64,
+    mismatches: u32,
+    mismatched_at: u64,
     /// Whether the ends turned out not to be comparable.
     given_up: bool,
 }
@@ -137,8 +137,8 @@ impl EndComparison {
             unseen_until: written_from,
             behind: 0,
             since: 0,
-            doubts: 0,
-            doubted_at: 0,
+            mismatches: 0,
+            mismatched_at: 0,
             given_up: false,
         }
     }
@@ -160,7 +160,7 @@ impl EndComparison {
         match &segment.content {
             Content::Lost { .. } => {
                 self.beginning = None;
-                self.leave(usize::MAX, now, emit);
+                self.skip(usize::MAX, now, emit);
                 self.position = segment.end();
                 self.writes.forget_before(self.position);
                 self.unseen_until = self.unseen_until.max(self.position);
@@ -177,7 +177,7 @@ impl EndComparison {
                 self.read.extend_from_slice(bytes);
                 let in_order = |kept: &mut Box<Beginning>| kept.read(position, bytes);
                 if self.beginning.as_mut().is_some_and(in_order) {
-                    self.look_at_beginning(false);
+                    self.judge_beginning(false);
                 } else {
                     self.beginning = None;
                 }
@@ -187,7 +187,7 @@ impl EndComparison {
                 self.compare(now, emit);
                 self.release(emit);
                 if self.read.len() - self.consumed > WAITING_MAX {
-                    self.give_way(now, emit);
+                    self.force_progress(now, emit);
                 }
             }
         }
@@ -206,7 +206,7 @@ impl EndComparison {
         }
         if let Some(beginning) = &mut self.beginning {
             beginning.written(position, bytes);
-            self.look_at_beginning(false);
+            self.judge_beginning(false);
         }
         let position = position.saturating_add_signed(self.behind);
         let end = position.saturating_add(bytes.len() as u64);
@@ -236,27 +236,27 @@ impl EndComparison {
     }
 
     /// Frees what waits: it is passed on without having been compared.
-    pub fn leave_all(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    pub fn skip_all(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.beginning = None;
         if let Some(end) = self.writes.end() {
             self.unseen_until = self.unseen_until.max(end);
         }
         self.writes = PendingWrites::default();
-        self.leave(usize::MAX, now, emit);
+        self.skip(usize::MAX, now, emit);
         self.read = Vec::new();
     }
 
     /// Continues without what is overdue. Call this regularly.
     pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
-        if self.is_waiting() && now.saturating_sub(self.since) > PATIENCE {
-            self.give_way(now, emit);
+        if self.is_waiting() && now.saturating_sub(self.since) > TIMEOUT {
+            self.force_progress(now, emit);
         }
     }
 
     /// Ends the comparison: nothing more comes from the writer's end.
     pub fn finish(&mut self, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         while self.is_waiting() {
-            self.give_way(self.since, emit);
+            self.force_progress(self.since, emit);
         }
     }
 
@@ -265,7 +265,7 @@ impl EndComparison {
         while self.is_waiting() {
             if self.position < self.unseen_until {
                 let unseen = self.unseen_until - self.position;
-                self.leave(usize::try_from(unseen).unwrap_or(usize::MAX), now, emit);
+                self.skip(usize::try_from(unseen).unwrap_or(usize::MAX), now, emit);
                 continue;
             }
             let read = &self.read[self.consumed..];
@@ -311,18 +311,18 @@ impl EndComparison {
 
     /// Corrects the writer's count if the first bytes show that it is wrong, and forgets them once they
     /// have shown what they can. `last` asks for the best answer available.
-    fn look_at_beginning(&mut self, last: bool) {
-        let shows = match &mut self.beginning {
-            Some(beginning) => beginning.shows(last),
+    fn judge_beginning(&mut self, last: bool) {
+        let verdict = match &mut self.beginning {
+            Some(beginning) => beginning.verdict(last),
             None => return,
         };
-        if shows == Shows::Nothing {
+        if verdict == Verdict::Undecided {
             return;
         }
         self.beginning = None;
         // In the middle of a session there are more reasons than this one.
-        self.aligned = !self.midstream && shows != Shows::TooLate;
-        if let Shows::Shifted(by) = shows {
+        self.aligned = !self.midstream && verdict != Verdict::Incomparable;
+        if let Verdict::Shifted(by) = verdict {
             self.correction = by;
             self.counted_twice = 0;
             self.unseen_until = self.unseen_until.saturating_add_signed(by.max(0));
@@ -345,20 +345,20 @@ impl EndComparison {
     }
 
     /// Advances by at least one step, whatever is missing.
-    fn give_way(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn force_progress(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let Some(front) = self.writes.front() else {
-            return self.leave(usize::MAX, now, emit);
+            return self.skip(usize::MAX, now, emit);
         };
         let missing = front.position.saturating_sub(self.position);
         if missing > 0 {
             if self.align_beginning(now, emit) {
                 return self.compare(now, emit);
             }
-            self.leave(usize::try_from(missing).unwrap_or(usize::MAX), now, emit);
+            self.skip(usize::try_from(missing).unwrap_or(usize::MAX), now, emit);
             return self.compare(now, emit);
         }
         if self.beginning.is_some() {
-            self.look_at_beginning(true);
+            self.judge_beginning(true);
             self.beginning = None;
             return self.compare(now, emit);
         }
@@ -373,12 +373,12 @@ impl EndComparison {
             self.shift(-i64::try_from(length).unwrap_or(0));
             return self.compare(now, emit);
         }
-        if self.equal - self.doubted_at > REASSURING {
-            self.doubts = 0;
+        if self.equal - self.mismatched_at > FORGIVEN_AFTER {
+            self.mismatches = 0;
         }
-        self.doubts += 1;
-        self.doubted_at = self.equal;
-        if self.doubts > DOUBTS_MAX {
+        self.mismatches += 1;
+        self.mismatched_at = self.equal;
+        if self.mismatches > MISMATCHES_MAX {
             return self.give_up(now, emit);
         }
         if self.realign(now, emit) {
@@ -427,17 +427,17 @@ impl EndComparison {
         );
         self.given_up = true;
         self.writes.clear();
-        self.leave(usize::MAX, now, emit);
+        self.skip(usize::MAX, now, emit);
     }
 
     /// Leaves what is here uncompared, and tries again with what comes next.
     fn start_over(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.writes.clear();
         self.alignments = 0;
-        self.leave(usize::MAX, now, emit);
+        self.skip(usize::MAX, now, emit);
     }
 
-    /// Looks for a place from which both ends continue alike, one of them having more in between, and
+    /// Looks for an offset from which both ends continue alike, one of them having more in between, and
     /// shifts the writer's count accordingly. Returns whether there is one.
     fn realign(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
         let Some(front) = self.writes.front() else {
@@ -453,23 +453,23 @@ impl EndComparison {
         let runs = self.writes.runs();
         let more = runs.first().and_then(|(_, run)| {
             let after = usize::from(first == from);
-            Sought::new(run)?.place_in(&read, after)
+            Pattern::new(run)?.offset_in(&read, after)
         });
         if let Some(more) = more {
             self.shift((from + more as u64).cast_signed() - first.cast_signed());
-            self.leave(more.saturating_sub(seen), now, emit);
+            self.skip(more.saturating_sub(seen), now, emit);
             return true;
         }
-        let place = Sought::new(&read).and_then(|read| {
+        let at = Pattern::new(&read).and_then(|read| {
             runs.iter().find_map(|(at, run)| {
                 let after = usize::from(*at == from);
-                Some(at + read.place_in(run, after)? as u64)
+                Some(at + read.offset_in(run, after)? as u64)
             })
         });
-        let Some(place) = place else {
+        let Some(at) = at else {
             return false;
         };
-        self.shift(from.cast_signed() - place.cast_signed());
+        self.shift(from.cast_signed() - at.cast_signed());
         self.evidence.interrupt();
         true
     }
@@ -481,7 +481,7 @@ impl EndComparison {
     }
 
     /// Finishes with the next `length` bytes, where present, which were not compared.
-    fn leave(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn skip(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.evidence.interrupt();
         self.pass(length, now, emit);
     }
@@ -497,7 +497,7 @@ impl EndComparison {
         self.advance(length, now);
     }
 
-    /// Passes on what was read, unless the write at the same place is here too and differs: which
+    /// Passes on what was read, unless the write at the same position is here too and differs: which
     /// end is right shows once no other write can have come first.
     fn release(&mut self, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let differs = self

@@ -70,9 +70,9 @@ fn the_clients_bytes_count_where_the_ends_differ() {
             0,
             &mut out.collect(),
         );
-        ends.settle(PATIENCE, &mut out.collect());
+        ends.settle(TIMEOUT, &mut out.collect());
         assert_eq!(out.differences, [], "it may have been overtaken");
-        ends.settle(PATIENCE + 1, &mut out.collect());
+        ends.settle(TIMEOUT + 1, &mut out.collect());
         assert_eq!(out.differences, [(10, 13)]);
         ends.written(23, b"{}\n", 0, &mut out.collect());
         ends.read(bytes(23, b"{}\n"), 0, &mut out.collect());
@@ -97,7 +97,7 @@ fn a_missing_end_holds_nothing_up() {
             0,
             &mut out.collect(),
         );
-        ends.settle(PATIENCE + 1, &mut out.collect());
+        ends.settle(TIMEOUT + 1, &mut out.collect());
         assert_eq!(out.stream, b"nobody saw this being written");
         ends.written(29, b", but this", 1, &mut out.collect());
         ends.read(bytes(29, b", but this"), 1, &mut out.collect());
@@ -147,7 +147,7 @@ fn a_writer_that_was_not_seen_is_no_difference() {
                 number as u64,
                 &mut out.collect(),
             );
-            ends.settle(2 * PATIENCE * number as u64, &mut out.collect());
+            ends.settle(2 * TIMEOUT * number as u64, &mut out.collect());
             read += line.len() as u64;
             whole += &line;
         }
@@ -198,7 +198,7 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
                     }
                     whole += &line;
                 }
-                ends.settle(2 * PATIENCE * number as u64, &mut out.collect());
+                ends.settle(2 * TIMEOUT * number as u64, &mut out.collect());
             }
             assert_eq!(out.differences, [], "{late} lines late");
             let lie = [line(50), line(51)];
@@ -305,7 +305,7 @@ fn counts_that_began_apart_are_not_believed() {
     );
     ends.read(bytes(0, b"0123abcdefgh"), 0, &mut out.collect());
     ends.written(4, b"cdefgh", 0, &mut out.collect());
-    ends.settle(PATIENCE + 1, &mut out.collect());
+    ends.settle(TIMEOUT + 1, &mut out.collect());
     ends.finish(&mut out.collect());
     assert_eq!(out.stream, b"0123abcdefgh");
     assert_eq!(out.differences, []);
@@ -325,12 +325,12 @@ fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
         ends.read(bytes(0, &read), 0, &mut out.collect());
         ends.finish(&mut out.collect());
         assert_eq!(out.stream.len(), read.len());
-        assert!(out.differences.len() <= DOUBTS_MAX as usize);
+        assert!(out.differences.len() <= MISMATCHES_MAX as usize);
     }
 }
 
 #[test]
-fn what_is_let_go_is_not_compared_and_what_follows_is() {
+fn what_is_skipped_is_not_compared_and_what_follows_is() {
     for authority in AUTHORITIES {
         let (mut ends, mut out) = (
             EndComparison::new(authority, Start::Together),
@@ -340,7 +340,7 @@ fn what_is_let_go_is_not_compared_and_what_follows_is() {
         ends.written(10, b" result\n", 0, &mut out.collect());
         ends.read(bytes(0, b"a poisoned"), 0, &mut out.collect());
         assert!(ends.memory() > 0);
-        ends.leave_all(0, &mut out.collect());
+        ends.skip_all(0, &mut out.collect());
         assert_eq!((ends.memory(), ends.is_waiting()), (0, false));
         ends.read(bytes(10, b" result\n"), 0, &mut out.collect());
         assert_eq!(
@@ -451,7 +451,7 @@ proptest! {
                     }
                 }
                 Step::Wait => {
-                    now += PATIENCE / 3;
+                    now += TIMEOUT / 3;
                     ends.settle(now, &mut out.collect());
                 }
             }
@@ -486,7 +486,7 @@ proptest! {
         let (mut ends, mut out) = (EndComparison::new(authority, Start::Together), Out::default());
         let mut at = 0;
         for (time, (line, lie)) in lines.iter().zip(&lies).enumerate() {
-            let now = time as u64 * 2 * PATIENCE;
+            let now = time as u64 * 2 * TIMEOUT;
             ends.settle(now, &mut out.collect());
             ends.written(at, lie.as_bytes(), now, &mut out.collect());
             ends.read(bytes(at, line.as_bytes()), now, &mut out.collect());

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::places::tells;
+use super::alignment::is_distinctive;
 
 /// Most bytes kept: more than a pipe or a socket holds.
 pub(super) const BYTES_MAX: usize = 1 << 20;
@@ -114,7 +114,9 @@ impl PendingWrites {
                 .strip_prefix(seen)
                 .is_some_and(|rest| {
                     let common = rest.len().min(read.len());
-                    common > 0 && rest[..common] == read[..common] && tells(&rest[..common])
+                    common > 0
+                        && rest[..common] == read[..common]
+                        && is_distinctive(&rest[..common])
                 })
         });
         let Some(mut overtaker) = found.and_then(|index| {

@@ -1,4 +1,4 @@
-//! Looks at a stream that is not MCP, a few bytes at a time.
+//! Samples a stream that is not MCP, a few kilobytes at a time.
 //!
 //! What a stream carries at first proves nothing about what it carries later, and a server may write
 //! to its own standard input to make it look like something else. So the probes ship a little more of
@@ -6,21 +6,21 @@
 
 /// Bytes of each end to ship at a time: the first kilobytes of a message name its method.
 const BYTES: u64 = 4096;
-/// Nanoseconds until the next look, at first and at most.
+/// Nanoseconds until the next sample, at first and at most.
 const PAUSE: u64 = 1_000_000_000;
 const PAUSE_MAX: u64 = 16_000_000_000;
 
 /// How much of a stream that is not MCP is shipped. Times are nanoseconds since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct Sampling {
     /// By [`mcpinspect_common::End`]: payload is shipped for positions below this.
     limit: [u64; 2],
     pause: u64,
     next: u64,
 }
 
-impl Glance {
-    /// The first look, at a stream whose ends are at these positions.
+impl Sampling {
+    /// The first sample, of a stream whose ends are at these positions.
     pub fn new(positions: [u64; 2]) -> Self {
         Self {
             limit: positions.map(|position| position.saturating_add(BYTES)),
@@ -34,12 +34,12 @@ impl Glance {
         self.limit[end as usize]
     }
 
-    /// Whether it is time to check if another look is due.
+    /// Whether it is time to check if another sample is due.
     pub fn is_due(&self, now: u64) -> bool {
         now >= self.next
     }
 
-    /// Looks again if an end has used up its bytes. Returns whether one had.
+    /// Takes another sample if an end has used up its bytes. Returns whether one had.
     pub fn renew(&mut self, positions: [u64; 2], now: u64) -> bool {
         let spent = positions
             .iter()
@@ -66,28 +66,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_stream_is_looked_at_ever_more_rarely() {
-        let mut glance = Glance::new([100, 120]);
-        assert_eq!(glance.limit(End::Reader), 100 + BYTES);
-        assert_eq!(glance.limit(End::Writer), 120 + BYTES);
-        let (mut now, mut at, mut looks) = (PAUSE, 1 << 20, 0);
+    fn a_busy_stream_is_sampled_ever_more_rarely() {
+        let mut sampling = Sampling::new([100, 120]);
+        assert_eq!(sampling.limit(End::Reader), 100 + BYTES);
+        assert_eq!(sampling.limit(End::Writer), 120 + BYTES);
+        let (mut now, mut at, mut samples) = (PAUSE, 1 << 20, 0);
         while now < 200 * PAUSE {
-            if glance.is_due(now) && glance.renew([at, at], now) {
-                looks += 1;
-                assert_eq!(glance.limit(End::Reader), at + BYTES);
+            if sampling.is_due(now) && sampling.renew([at, at], now) {
+                samples += 1;
+                assert_eq!(sampling.limit(End::Reader), at + BYTES);
             }
             now += PAUSE / 10;
             at += 1 << 20;
         }
-        assert!((10..=20).contains(&looks), "{looks}");
+        assert!((10..=20).contains(&samples), "{samples}");
     }
 
     #[test]
-    fn a_quiet_stream_keeps_its_look() {
-        let mut glance = Glance::new([100, 100]);
+    fn a_quiet_stream_keeps_its_sample() {
+        let mut sampling = Sampling::new([100, 100]);
         for second in 1..100 {
-            assert!(!glance.renew([100, 100 + BYTES - 1], second * PAUSE));
+            assert!(!sampling.renew([100, 100 + BYTES - 1], second * PAUSE));
         }
-        assert!(glance.renew([100, 100 + BYTES], 100 * PAUSE));
+        assert!(sampling.renew([100, 100 + BYTES], 100 * PAUSE));
     }
 }

@@ -13,12 +13,12 @@ pub type Role = Option<Direction>;
 
 /// The streams, in order of arrival. Each appears once.
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct AdmissionQueue {
     arrived: BTreeMap<EndpointKey, Role>,
     refused: VecDeque<(EndpointKey, Role)>,
 }
 
-impl Waiting {
+impl AdmissionQueue {
     /// Adds a stream that has just turned out to be MCP.
     pub fn arrive(&mut self, stream: EndpointKey, role: Role) {
         self.arrived.insert(stream, role);
@@ -59,23 +59,23 @@ mod tests {
 
     #[test]
     fn what_was_refused_first_comes_first_and_each_stream_once() {
-        let mut waiting = Waiting::default();
+        let mut queue = AdmissionQueue::default();
         for ino in [1, 2, 1, 3] {
-            waiting.refuse(stream(ino), None);
+            queue.refuse(stream(ino), None);
         }
-        waiting.forget(stream(3));
-        assert_eq!(waiting.next_refused(), Some((stream(2), None)));
-        assert_eq!(waiting.next_refused(), Some((stream(1), None)));
-        assert_eq!(waiting.next_refused(), None);
+        queue.forget(stream(3));
+        assert_eq!(queue.next_refused(), Some((stream(2), None)));
+        assert_eq!(queue.next_refused(), Some((stream(1), None)));
+        assert_eq!(queue.next_refused(), None);
     }
 
     #[test]
     fn what_arrived_is_taken_once() {
-        let mut waiting = Waiting::default();
-        waiting.arrive(stream(1), None);
-        waiting.arrive(stream(1), Some(Direction::ClientToServer));
-        let arrived: Vec<_> = waiting.take_arrived().into_iter().collect();
+        let mut queue = AdmissionQueue::default();
+        queue.arrive(stream(1), None);
+        queue.arrive(stream(1), Some(Direction::ClientToServer));
+        let arrived: Vec<_> = queue.take_arrived().into_iter().collect();
         assert_eq!(arrived, [(stream(1), Some(Direction::ClientToServer))]);
-        assert!(waiting.take_arrived().is_empty());
+        assert!(queue.take_arrived().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Bounds what waits in all sessions together.
 //!
 //! Each wait is short and has a bound of its own, but a user can have many sessions. So all of them share one
-//! budget. Beyond it, the session with most lets go, of the user with most: what waits there is passed on
+//! budget. Beyond it, the session with most releases it, of the user with most: what waits there is passed on
 //! uncompared and with gaps, and the user is reported.
 
 use mcpinspect_core::model::BlindMechanism;
@@ -12,8 +12,8 @@ use super::flow::SessionIndex;
 use super::step::Step;
 use crate::capture::Origin;
 
-/// Has sessions let go of what waits until the rest is within the budget.
-pub fn make_room(step: &mut Step<'_>, now: u64) {
+/// Has sessions release what waits until the rest is within the budget.
+pub fn enforce(step: &mut Step<'_>, now: u64) {
     while step.sessions.backlog().bytes() > step.settings.max_backlog {
         let Some((user, index)) = step.sessions.with_most_backlog() else {
             return;
@@ -25,14 +25,14 @@ pub fn make_room(step: &mut Step<'_>, now: u64) {
             .unwrap_or(0);
         let origin = Origin { tgid, time: now };
         blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
-        let_go(step, index, now);
+        release(step, index, now);
     }
 }
 
-fn let_go(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+fn release(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     tracing::debug!(
         session = index,
-        "too much waits in sessions; this one lets go"
+        "too much waits in sessions; this one releases it"
     );
     delivery::announce_pending(step, index, now);
     let Some(session) = step.sessions.get(index) else {
@@ -40,10 +40,10 @@ fn let_go(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     };
     for (key, _) in session.streams() {
         pass_on(step, key, now, |flow, emit| {
-            flow.let_go(now, emit);
+            flow.release(now, emit);
         });
     }
-    delivery::finish_turns(step, index);
+    delivery::flush(step, index);
     // What remains, such as spare capacity, is counted again with the next change.
     step.sessions.set_backlog(index, 0);
 }

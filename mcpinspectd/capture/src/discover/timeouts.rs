@@ -23,7 +23,7 @@ pub fn settle(step: &mut Step<'_>, now: u64) {
             flow.settle_comparison(now, emit);
         });
     }
-    delivery::settle_turns(step, now);
+    delivery::release_overdue(step, now);
 }
 
 /// Checks streams whose counts no longer change: were bytes counted that never arrived, or read by
