@@ -8,7 +8,6 @@ use mcpinspect_common::EndpointKey;
 use mcpinspect_core::model::{BlindMechanism, GapReason};
 
 use super::admission_queue::Role;
-use super::blind_spots;
 use super::following;
 use super::lifecycle;
 use super::sessions::Room;
@@ -18,11 +17,15 @@ use crate::capture::Origin;
 
 /// Admits sessions that wait for room, while there is any.
 pub fn admit(step: &mut Step<'_>, now: u64) {
-    for (key, role) in step.admissions.take_arrived() {
-        if !step.streams.is_undecided(key) {
+    for (key, role) in step.quotas.admissions.take_arrived() {
+        if !step.traffic.streams.is_undecided(key) {
             continue;
         }
-        match step.sessions.room_for(step.streams.owner(key)) {
+        match step
+            .traffic
+            .sessions
+            .room_for(step.traffic.streams.owner(key))
+        {
             Room::Free => {}
             Room::InPlaceOf(quietest) => lifecycle::make_way(step, quietest, now),
             Room::None => {
@@ -32,11 +35,12 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
         }
         following::promote(step, key, role, now);
     }
-    while step.sessions.has_room() {
-        let Some((key, role)) = step.admissions.next_refused() else {
+    while step.traffic.sessions.has_room() {
+        let Some((key, role)) = step.quotas.admissions.next_refused() else {
             return;
         };
         let refused = step
+            .traffic
             .streams
             .get(key)
             .is_some_and(|stream| matches!(stream.state, StreamState::Ignored(Reason::NoRoom)));
@@ -49,15 +53,21 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
 
 /// Follows neither a stream nor the other direction of its programs until there is room.
 fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: u64) {
-    step.sessions.refuse();
+    step.traffic.sessions.refuse();
     let tgid = step
+        .traffic
         .streams
         .get(key)
         .and_then(|stream| stream.last_seen.into_iter().flatten().next())
         .unwrap_or(0);
-    let user = step.streams.owner(key);
+    let user = step.traffic.streams.owner(key);
     let origin = Origin { tgid, time: now };
-    blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
+    step.quotas.report(
+        &mut step.output,
+        BlindMechanism::SessionBudget,
+        user,
+        origin,
+    );
     following::leave_alone(step, key);
-    step.admissions.refuse(key, role);
+    step.quotas.admissions.refuse(key, role);
 }

@@ -39,7 +39,7 @@ pub struct Parties {
 /// Returns the parties of a session that should be announced now: its client is known, or
 /// it has waited long enough for that.
 pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parties> {
-    let session = step.sessions.get(index)?;
+    let session = step.traffic.sessions.get(index)?;
     let since = session.pending.since().unwrap_or(now);
     let timed_out =
         now.saturating_sub(since) > CLIENT_TIMEOUT || session.pending.memory() > PENDING_MAX;
@@ -49,27 +49,28 @@ pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parti
 
 /// Returns who is at the two ends of a session, if known.
 pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
-    let Some(session) = step.sessions.get(index) else {
+    let (traffic, processes, machine) = (&*step.traffic, &*step.processes, &mut *step.machine);
+    let Some(session) = traffic.sessions.get(index) else {
         return Parties::default();
     };
     let last_at = |key: Option<EndpointKey>, end: End| {
-        let stream = step.streams.get(key?)?;
+        let stream = traffic.streams.get(key?)?;
         let endpoint = match end {
             End::Reader => key,
             End::Writer => stream.written_at,
         };
         stream.last_at(end).or_else(|| {
-            let counters = step.machine.counters(endpoint?)?;
+            let counters = machine.counters(endpoint?)?;
             Some(counters.last_tgid[end as usize]).filter(|tgid| *tgid != 0)
         })
     };
     let started = session
         .to_server
-        .and_then(|key| step.programs.readers(key).next_back())
+        .and_then(|key| processes.programs.readers(key).next_back())
         .or_else(|| {
             session
                 .to_client
-                .and_then(|key| step.programs.writers(key).next_back())
+                .and_then(|key| processes.programs.writers(key).next_back())
         })
         .map(|program| program.pid);
     let server = session
@@ -83,18 +84,18 @@ pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
     let remembered = server.and_then(|pid| {
         session
             .streams()
-            .find_map(|(key, _)| step.programs.info(key, pid))
+            .find_map(|(key, _)| processes.programs.info(key, pid))
     });
     let written_at = session
         .to_server
-        .and_then(|key| step.streams.get(key)?.written_at);
-    let server_info = remembered.or_else(|| step.machine.describe(server?, step.launches));
+        .and_then(|key| traffic.streams.get(key)?.written_at);
+    let server_info = remembered.or_else(|| processes.describe(machine, server?));
     let origin = session.streams().find_map(|(key, direction)| {
         let end = match direction {
             Direction::ClientToServer => End::Reader,
             Direction::ServerToClient => End::Writer,
         };
-        step.programs.origin(key, end, server_info.as_deref())
+        processes.programs.origin(key, end, server_info.as_deref())
     });
     // A client that wrote before its server's program was known has not been seen. It is the
     // nearest ancestor that holds the other end.
@@ -105,7 +106,7 @@ pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
             .ancestors()
             .iter()
             .map(|ancestor| ancestor.pid.0)
-            .find(|pid| step.machine.holds(*pid, written_at, End::Writer))
+            .find(|pid| machine.holds(*pid, written_at, End::Writer))
     });
     Parties {
         server,
@@ -117,16 +118,19 @@ pub fn parties(step: &mut Step<'_>, index: SessionIndex) -> Parties {
 
 /// Reports which processes are at the two ends of a session.
 pub fn report_parties(step: &mut Step<'_>, index: SessionIndex) {
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
-    let written_at = |key| step.streams.get(key)?.written_at;
-    step.sink.input(Input::PartiesChanged {
+    let written_at = |key| step.traffic.streams.get(key)?.written_at;
+    step.output.sink.input(Input::PartiesChanged {
         session: (&session.id).into(),
         server_pid: session.server.map(Pid),
         client_pid: session.client.map(Pid),
         server_side: ServerSide {
-            launched: step.programs.between(session.to_server, session.to_client),
+            launched: step
+                .processes
+                .programs
+                .between(session.to_server, session.to_client),
             reads: session.to_server.map(InodeKey::from),
             writes: session.to_client.and_then(written_at).map(InodeKey::from),
         },
@@ -136,10 +140,10 @@ pub fn report_parties(step: &mut Step<'_>, index: SessionIndex) {
 /// The process that started the first program on a session's streams: its client, unless another
 /// process was seen in that role.
 fn launched_by(step: &Step<'_>, index: SessionIndex) -> Option<u32> {
-    let session = step.sessions.get(index)?;
+    let session = step.traffic.sessions.get(index)?;
     session
         .streams()
-        .find_map(|(key, _)| step.programs.launched_by(key))
+        .find_map(|(key, _)| step.processes.programs.launched_by(key))
 }
 
 /// Describes a session's client. The start of the server's program shows who its ancestors were, including
@@ -150,7 +154,7 @@ fn describe_client(
     server: Option<&ProcessInfo>,
 ) -> Option<Arc<ProcessInfo>> {
     let recorded = server.and_then(|server| server.ancestor(Pid(client)));
-    let now = step.machine.describe(client, step.launches);
+    let now = step.processes.describe(step.machine, client);
     let started = |info: &ProcessInfo| info.process().start_time;
     match (recorded, now) {
         (Some(recorded), Some(now)) if started(&recorded) != started(&now) => {
@@ -183,7 +187,7 @@ pub fn announce(
     });
     // A process that was never seen to start, and is gone, was part of what was launched.
     let server_info = server_info.or(origin);
-    let Some(session) = step.sessions.get_mut(index) else {
+    let Some(session) = step.traffic.sessions.get_mut(index) else {
         return (Vec::new(), now);
     };
     session.server = server;
@@ -191,14 +195,14 @@ pub fn announce(
     session.announced = true;
     let pending = std::mem::take(&mut session.pending);
     let time = pending.since().unwrap_or(now);
-    step.sink.input(Input::SessionStarted(SessionStart {
+    step.output.sink.input(Input::SessionStarted(SessionStart {
         id: session.id.clone(),
         server: identity,
         endpoint: ServerEndpoint::Stdio,
         server_party: server_info.map(|info| info.to_party()),
         client_party: client_info.map(|info| info.to_party()),
         joined_midstream: session.joined,
-        time: step.clock.at(time),
+        time: step.output.clock.at(time),
     }));
     // A party that has already exited still has a process id.
     report_parties(step, index);

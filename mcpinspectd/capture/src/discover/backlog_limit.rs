@@ -6,25 +6,30 @@
 
 use mcpinspect_core::model::BlindMechanism;
 
-use super::blind_spots;
-use super::delivery::{self, pass_on};
+use super::delivery;
 use super::flow::SessionIndex;
 use super::step::Step;
 use crate::capture::Origin;
 
 /// Has sessions release what waits until the rest is within the budget.
 pub fn enforce(step: &mut Step<'_>, now: u64) {
-    while step.sessions.backlog().bytes() > step.settings.max_backlog {
-        let Some((user, index)) = step.sessions.with_most_backlog() else {
+    while step.traffic.sessions.backlog().bytes() > step.settings.max_backlog {
+        let Some((user, index)) = step.traffic.sessions.with_most_backlog() else {
             return;
         };
         let tgid = step
+            .traffic
             .sessions
             .get(index)
             .and_then(|session| session.server)
             .unwrap_or(0);
         let origin = Origin { tgid, time: now };
-        blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
+        step.quotas.report(
+            &mut step.output,
+            BlindMechanism::SessionBudget,
+            user,
+            origin,
+        );
         release(step, index, now);
     }
 }
@@ -35,15 +40,16 @@ fn release(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         "too much waits in sessions; this one releases it"
     );
     delivery::announce_pending(step, index, now);
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
     for (key, _) in session.streams() {
-        pass_on(step, key, now, |flow, emit| {
-            flow.release(now, emit);
-        });
+        step.traffic
+            .pass_on(&mut step.output, key, now, |flow, emit| {
+                flow.release(now, emit);
+            });
     }
-    delivery::flush(step, index);
+    step.traffic.flush(&mut step.output, index);
     // What remains, such as spare capacity, is counted again with the next change.
-    step.sessions.set_backlog(index, 0);
+    step.traffic.sessions.set_backlog(index, 0);
 }

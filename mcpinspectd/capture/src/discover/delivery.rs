@@ -1,17 +1,13 @@
 //! Passes a session's bytes on: in order, after announcing the session, with its parties.
 
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::{
-    BlindMechanism, Content, Direction, EndReason, Input, Segment, StreamEvent,
-};
+use mcpinspect_core::model::{BlindMechanism, Content, Direction, EndReason, Segment, StreamEvent};
 use mcpinspect_core::wire::comparison::Start;
 
 use super::announcing::{self, Parties};
-use super::arrivals::Emit;
 use super::blind_spots;
 use super::captured::Captured;
 use super::flow::{Flow, SessionIndex};
-use super::reorder_buffer::Watermarks;
 use super::session::TrackedSession;
 use super::step::Step;
 use super::stream::{Skipped, StreamState};
@@ -39,8 +35,8 @@ pub fn bind(
         session = index,
         "part of a session"
     );
-    let kept = step.streams.bind(key, index, direction)?;
-    if let Some(session) = step.sessions.get_mut(index) {
+    let kept = step.traffic.streams.bind(key, index, direction)?;
+    if let Some(session) = step.traffic.sessions.get_mut(index) {
         session.attach(key, direction, kept.joined);
         session.suspicions.extend(kept.suspicion);
     }
@@ -96,6 +92,7 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
 /// Starts to compare the ends of a stream that has just become part of a session.
 fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
     let counters = step
+        .traffic
         .streams
         .get(key)
         .and_then(|stream| step.machine.counters(stream.written_at?));
@@ -110,7 +107,7 @@ fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
     } else {
         Start::Together
     };
-    if let Some(flow) = step.streams.flow_mut(key) {
+    if let Some(flow) = step.traffic.streams.flow_mut(key) {
         flow.compare(start);
     }
 }
@@ -118,7 +115,7 @@ fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
 /// Takes in bytes that crossed an end of a session's stream.
 pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
     let (key, origin) = (captured.key, captured.origin);
-    let Some(flow) = step.streams.flow(key) else {
+    let Some(flow) = step.traffic.streams.flow(key) else {
         return;
     };
     if flow.source() == captured.end {
@@ -126,38 +123,42 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
     } else if captured.end == End::Writer {
         let (index, direction) = (flow.session(), flow.direction());
         let is_server = |session: &TrackedSession| session.server == Some(origin.tgid);
-        if direction == Direction::ClientToServer && step.sessions.get(index).is_some_and(is_server)
+        if direction == Direction::ClientToServer
+            && step.traffic.sessions.get(index).is_some_and(is_server)
         {
             // What it reads there does not come from its client.
             blind_spots::report(step, index, BlindMechanism::WrittenByReader, origin, false);
         }
-        pass_on(step, key, origin.time, |flow, emit| {
-            flow.written(&captured.segment, origin.time, emit);
-        });
+        step.traffic
+            .pass_on(&mut step.output, key, origin.time, |flow, emit| {
+                flow.written(&captured.segment, origin.time, emit);
+            });
     }
 }
 
 /// Notes that bytes that crossed an end of a stream could not be copied.
 pub fn lost(step: &mut Step<'_>, captured: &Captured<'_>) {
     let (key, time) = (captured.key, captured.origin.time);
-    let Some(flow) = step.streams.flow(key) else {
+    let Some(flow) = step.traffic.streams.flow(key) else {
         return;
     };
     let is_source = flow.source() == captured.end;
     announce_pending(step, flow.session(), time);
     if is_source {
-        pass_on(step, key, time, |flow, emit| {
-            flow.push(&captured.segment, time, emit);
-        });
+        step.traffic
+            .pass_on(&mut step.output, key, time, |flow, emit| {
+                flow.push(&captured.segment, time, emit);
+            });
     }
 }
 
 /// Notes that a reader has seen the end of a stream.
 pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
-    pass_on(step, key, origin.time, |flow, emit| {
-        flow.finish_comparison(origin.time, emit);
-    });
-    let Some(stream) = step.streams.get_mut(key) else {
+    step.traffic
+        .pass_on(&mut step.output, key, origin.time, |flow, emit| {
+            flow.finish_comparison(origin.time, emit);
+        });
+    let Some(stream) = step.traffic.streams.get_mut(key) else {
         return;
     };
     let flow = match &mut stream.state {
@@ -171,7 +172,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     };
     let (index, direction) = (flow.session(), flow.direction());
     let is_first = flow.end();
-    let Some(session) = step.sessions.get_mut(index) else {
+    let Some(session) = step.traffic.sessions.get_mut(index) else {
         return;
     };
     let reason = match direction {
@@ -183,7 +184,8 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
         session
             .reordering
             .push(direction, origin.time, StreamEvent::End);
-        release_ready(step, index, origin.time);
+        step.traffic
+            .release_ready(&mut step.output, index, origin.time);
     }
 }
 
@@ -191,25 +193,27 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
 /// kept of it. Returns whether that changed anything.
 pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
     let mut kept = None;
-    act_on(step, key, |flow, emit| {
-        kept = flow.switch_to_writer(now, emit);
-    });
-    let (Some(kept), Some(flow)) = (kept, step.streams.flow(key)) else {
+    step.traffic
+        .pass_on_alone(&mut step.output, key, |flow, emit| {
+            kept = flow.switch_to_writer(now, emit);
+        });
+    let (Some(kept), Some(flow)) = (kept, step.traffic.streams.flow(key)) else {
         return false;
     };
     let (index, direction) = (flow.session(), flow.direction());
     step.ship(key);
-    let tgid = step.streams.last_at(key, End::Writer).unwrap_or(0);
+    let tgid = step.traffic.streams.last_at(key, End::Writer).unwrap_or(0);
     let last = kept.pieces().last().map_or(now, |(_, _, time)| time);
     if is_announced(step, index, last) {
         note_party(step, index, direction, End::Writer, tgid);
         // What came later in the other stream waits for all of it.
-        act_on(step, key, |flow, emit| {
-            for (position, bytes, time) in kept.pieces() {
-                flow.push(&Segment::new(position, bytes), time, emit);
-            }
-        });
-        release_ready(step, index, now);
+        step.traffic
+            .pass_on_alone(&mut step.output, key, |flow, emit| {
+                for (position, bytes, time) in kept.pieces() {
+                    flow.push(&Segment::new(position, bytes), time, emit);
+                }
+            });
+        step.traffic.release_ready(&mut step.output, index, now);
     } else {
         for (position, bytes, time) in kept.pieces() {
             let captured = Captured {
@@ -227,17 +231,18 @@ pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
 /// Counts what passed before a stream was followed as lost.
 fn skip(step: &mut Step<'_>, skipped: &Captured<'_>) {
     let (key, time) = (skipped.key, skipped.origin.time);
-    let Some(index) = step.streams.flow(key).map(Flow::session) else {
+    let Some(index) = step.traffic.streams.flow(key).map(Flow::session) else {
         return;
     };
     if skipped.segment.content.length() == 0 {
         return;
     }
     if is_announced(step, index, time) {
-        pass_on(step, key, time, |flow, emit| {
-            flow.push(&skipped.segment, time, emit);
-        });
-    } else if let Some(session) = step.sessions.get_mut(index) {
+        step.traffic
+            .pass_on(&mut step.output, key, time, |flow, emit| {
+                flow.push(&skipped.segment, time, emit);
+            });
+    } else if let Some(session) = step.traffic.sessions.get_mut(index) {
         session.pending.push(skipped.clone().into_owned());
     }
 }
@@ -245,147 +250,40 @@ fn skip(step: &mut Step<'_>, skipped: &Captured<'_>) {
 /// Puts bytes of a stream's source in order, and passes on what is now in order.
 fn deliver(step: &mut Step<'_>, captured: &Captured<'_>) {
     let (key, Origin { tgid, time }) = (captured.key, captured.origin);
-    let Some(flow) = step.streams.flow(key) else {
+    let Some(flow) = step.traffic.streams.flow(key) else {
         return;
     };
     let index = flow.session();
     let starts = !flow.has_started();
     note_party(step, index, flow.direction(), flow.source(), tgid);
     if !is_announced(step, index, time) {
-        if let Some(session) = step.sessions.get_mut(index) {
+        if let Some(session) = step.traffic.sessions.get_mut(index) {
             session.pending.push(captured.clone().into_owned());
         }
-        count_backlog(step, index);
+        step.traffic.count_backlog(index);
         return;
     }
-    if let Some(session) = step.sessions.get_mut(index) {
+    if let Some(session) = step.traffic.sessions.get_mut(index) {
         session.last_active = time;
     }
-    pass_on(step, key, time, |flow, emit| {
-        flow.push(&captured.segment, time, emit);
-    });
+    step.traffic
+        .pass_on(&mut step.output, key, time, |flow, emit| {
+            flow.push(&captured.segment, time, emit);
+        });
     if starts
-        && let Some(flow) = step.streams.flow_mut(key)
+        && let Some(flow) = step.traffic.streams.flow_mut(key)
         && flow.has_started()
     {
         // The source is seen: the other end is no longer shipped, except for comparison.
         flow.drop_fallback();
-        count_backlog(step, index);
+        step.traffic.count_backlog(index);
         step.ship(key);
     }
 }
 
-/// Lets a flow act, and passes on what comes out of it, and then the events that need no longer wait.
-pub fn pass_on(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    now: u64,
-    act: impl FnOnce(&mut Flow, &mut Emit<'_>),
-) {
-    if let Some(index) = act_on(step, key, act) {
-        release_ready(step, index, now);
-    }
-}
-
-/// Lets a flow act. What comes out of it is passed on if its session was announced, and is
-/// buffered while the other direction holds back something earlier. Returns the session if something
-/// waits there.
-fn act_on(
-    step: &mut Step<'_>,
-    key: EndpointKey,
-    act: impl FnOnce(&mut Flow, &mut Emit<'_>),
-) -> Option<SessionIndex> {
-    let index = step.streams.flow(key)?.session();
-    let watermarks = watermarks(step, index);
-    let flow = step.streams.flow_mut(key)?;
-    let session = step.sessions.get_mut(index)?;
-    let direction = flow.direction();
-    act(flow, &mut |event, time| {
-        if !session.announced {
-            return;
-        }
-        if session.reordering.is_empty() && watermarks.allow(direction, time) {
-            let time = step.clock.at(time);
-            let input = event.into_input(&session.id, direction, time);
-            step.sink.input(input);
-        } else {
-            session.reordering.push(direction, time, event.into_owned());
-        }
-    });
-    let twice = flow.counted_twice();
-    let waits = !session.reordering.is_empty();
-    if twice > 0 {
-        step.streams.correct_count(key, twice);
-    }
-    count_backlog(step, index);
-    waits.then_some(index)
-}
-
-/// Notes how much waits in a session. Call this after each change.
-fn count_backlog(step: &mut Step<'_>, index: SessionIndex) {
-    let Some(session) = step.sessions.get(index) else {
-        return;
-    };
-    let flows = session
-        .streams()
-        .filter_map(|(key, _)| step.streams.flow(key));
-    let in_flows: usize = flows.map(Flow::memory).sum();
-    let bytes = in_flows + session.reordering.memory() + session.pending.memory();
-    step.sessions.set_backlog(index, bytes);
-}
-
-/// Up to when the streams of a session are complete.
-fn watermarks(step: &Step<'_>, index: SessionIndex) -> Watermarks {
-    let Some(session) = step.sessions.get(index) else {
-        return Watermarks::default();
-    };
-    let of = |key: Option<EndpointKey>| step.streams.flow(key?)?.watermark();
-    Watermarks {
-        to_server: of(session.to_server),
-        to_client: of(session.to_client),
-    }
-}
-
-/// Passes on the events that need no longer wait.
-fn release_ready(step: &mut Step<'_>, index: SessionIndex, now: u64) {
-    let watermarks = watermarks(step, index);
-    let Some(session) = step.sessions.get_mut(index) else {
-        return;
-    };
-    while let Some(first) = session.reordering.pop_ready(watermarks, now) {
-        let time = step.clock.at(first.time);
-        let input = first.event.into_input(&session.id, first.direction, time);
-        step.sink.input(input);
-    }
-    count_backlog(step, index);
-}
-
-/// Passes on the events that have waited too long. Call this regularly.
-pub fn release_overdue(step: &mut Step<'_>, now: u64) {
-    for index in step
-        .sessions
-        .indices(|session| !session.reordering.is_empty())
-    {
-        release_ready(step, index, now);
-    }
-}
-
-/// Passes on all events that wait: nothing more will arrive.
-pub fn flush(step: &mut Step<'_>, index: SessionIndex) {
-    let Some(session) = step.sessions.get_mut(index) else {
-        return;
-    };
-    while let Some(first) = session.reordering.pop() {
-        let time = step.clock.at(first.time);
-        let input = first.event.into_input(&session.id, first.direction, time);
-        step.sink.input(input);
-    }
-    count_backlog(step, index);
-}
-
 /// Learns from a segment who is at an end of a stream, and reports that if it is new.
 fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, end: End, pid: u32) {
-    let Some(session) = step.sessions.get_mut(index) else {
+    let Some(session) = step.traffic.sessions.get_mut(index) else {
         return;
     };
     if session.note_party(direction, end, pid) && session.announced {
@@ -397,7 +295,7 @@ fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, en
 
 /// Whether a session is announced. Announces it first if that is due.
 fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.traffic.sessions.get(index) else {
         return false;
     };
     if session.announced {
@@ -412,7 +310,11 @@ fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
 
 /// Announces the sessions that have waited long enough for their clients.
 pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
-    for index in step.sessions.indices(|session| !session.pending.is_empty()) {
+    for index in step
+        .traffic
+        .sessions
+        .indices(|session| !session.pending.is_empty())
+    {
         is_announced(step, index, now);
     }
 }
@@ -420,6 +322,7 @@ pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
 /// Announces a session without its client, if anything waits for that.
 pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let is_pending = step
+        .traffic
         .sessions
         .get(index)
         .is_some_and(|session| !session.pending.is_empty());
@@ -438,19 +341,16 @@ fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64
             Content::Lost { .. } => skip(step, &captured),
         }
     }
-    let Some(session) = step.sessions.get_mut(index) else {
+    let Some(session) = step.traffic.sessions.get_mut(index) else {
         return;
     };
     for (key, direction) in session.streams() {
-        if !step.streams.flow(key).is_some_and(Flow::has_ended) {
+        if !step.traffic.streams.flow(key).is_some_and(Flow::has_ended) {
             continue;
         }
         if session.reordering.is_empty() {
-            step.sink.input(Input::EndOfStream {
-                session: (&session.id).into(),
-                direction,
-                time: step.clock.at(time),
-            });
+            step.output
+                .event(&session.id, direction, StreamEvent::End, time);
         } else {
             session.reordering.push(direction, now, StreamEvent::End);
         }

@@ -7,10 +7,10 @@
 use mcpinspect_common::EndpointKey;
 use mcpinspect_core::model::BlindMechanism;
 
-use super::blind_spots;
 use super::lifecycle;
 use super::shares::Uid;
 use super::step::Step;
+use super::streams::StreamTable;
 use crate::capture::Origin;
 
 /// Streams to evict before looking what that freed, which takes a walk over all that is known of the user.
@@ -18,7 +18,7 @@ const EVICTED_AT_ONCE: usize = 64;
 
 /// Makes room after `user` got a stream.
 pub fn make_room(step: &mut Step<'_>, user: Uid, origin: Origin) {
-    while let Some((over, key)) = step.streams.to_evict(user) {
+    while let Some((over, key)) = step.traffic.streams.to_evict(user) {
         evict(step, over, key, origin);
     }
 }
@@ -32,41 +32,49 @@ pub fn make_room_for_programs(
     own: [Option<EndpointKey>; 2],
     origin: Origin,
 ) -> bool {
-    while let Some(over) = step.kept.over(user) {
+    while let Some(over) = step.processes.kept.over(user) {
         for _ in 0..EVICTED_AT_ONCE {
-            let first = step.streams.next_to_evict(over);
+            let first = step.traffic.streams.next_to_evict(over);
             let Some(key) = first.filter(|key| !own.contains(&Some(*key))) else {
-                blind_spots::report_user(step, BlindMechanism::EndpointBudget, over, origin);
+                step.quotas.report(
+                    &mut step.output,
+                    BlindMechanism::EndpointBudget,
+                    over,
+                    origin,
+                );
                 return false;
             };
             evict(step, over, key, origin);
         }
-        step.kept.given_up(over);
+        step.processes.kept.given_up(over);
     }
     true
 }
 
 /// Evicts a stream of a user, unless a session needs its endpoint.
 fn evict(step: &mut Step<'_>, over: Uid, key: EndpointKey, origin: Origin) {
-    if serves_a_session(step, key) {
-        step.streams.keep(key);
+    if serves_a_session(&step.traffic.streams, key) {
+        step.traffic.streams.keep(key);
         return;
     }
     tracing::trace!(?key, user = over, "evicted");
-    if let Some(reverse) = step.streams.peers().of(key)
-        && step.streams.get(reverse).is_some()
+    if let Some(reverse) = step.traffic.streams.peers().of(key)
+        && step.traffic.streams.get(reverse).is_some()
     {
         lifecycle::forget(step, reverse);
     }
     lifecycle::forget(step, key);
-    blind_spots::report_user(step, BlindMechanism::EndpointBudget, over, origin);
+    step.quotas.report(
+        &mut step.output,
+        BlindMechanism::EndpointBudget,
+        over,
+        origin,
+    );
 }
 
 /// Whether the socket that a stream is read at also writes a direction of a session: the kernel
 /// counts both at one endpoint.
-fn serves_a_session(step: &Step<'_>, key: EndpointKey) -> bool {
-    step.streams
-        .peers()
-        .of(key)
-        .is_some_and(|reverse| step.streams.flow(reverse).is_some())
+fn serves_a_session(streams: &StreamTable, key: EndpointKey) -> bool {
+    let reverse = streams.peers().of(key);
+    reverse.is_some_and(|reverse| streams.flow(reverse).is_some())
 }

@@ -20,7 +20,7 @@ pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<End
         return;
     }
     for key in [input, output].into_iter().flatten() {
-        if step.streams.flow(key).is_none() {
+        if step.traffic.streams.flow(key).is_none() {
             following::ignore(step, key, Reason::Excluded);
         }
     }
@@ -33,7 +33,8 @@ pub fn end(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<Endpo
         return;
     };
     let is_excluded = |key| {
-        step.streams
+        step.traffic
+            .streams
             .get(key)
             .is_some_and(|stream| matches!(stream.state, StreamState::Ignored(Reason::Excluded)))
     };
@@ -42,7 +43,9 @@ pub fn end(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<Endpo
     }
     for key in [input, output] {
         following::resume(step, key, GapReason::Excluded);
-        step.streams.suspect(key, BlindMechanism::Excluded, pid);
+        step.traffic
+            .streams
+            .suspect(key, BlindMechanism::Excluded, pid);
         step.ship(key);
     }
 }

@@ -8,6 +8,7 @@ use super::counts::counted;
 use super::delivery::{self, Bound};
 use super::flow::{Counted, SessionIndex};
 use super::pairing::{Pairing, Placement};
+use super::programs::Programs;
 use super::sampling::Sampling;
 use super::step::Step;
 use super::stream::{Reason, Skipped, StreamState};
@@ -21,9 +22,13 @@ pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, n
     let index = match pairing.place(key, direction) {
         Placement::In(index) => index,
         Placement::Copy => return ignore(step, key, Reason::Over),
-        Placement::New => match step.sessions.add(step.streams.owner(key), now) {
+        Placement::New => match step
+            .traffic
+            .sessions
+            .add(step.traffic.streams.owner(key), now)
+        {
             Some(index) => index,
-            None => return step.admissions.arrive(key, role),
+            None => return step.quotas.admissions.arrive(key, role),
         },
     };
     // What was kept of both is passed on in the order of arrival, whichever shows first what it is.
@@ -48,11 +53,12 @@ fn bind_missing_half(step: &mut Step<'_>, index: SessionIndex) -> Option<Bound> 
 
 /// Follows a stream that belongs to a session, even if it was ignored until now.
 fn resume_whatever_it_was(step: &mut Step<'_>, key: EndpointKey) {
-    match step.streams.get(key).map(|stream| &stream.state) {
+    match step.traffic.streams.get(key).map(|stream| &stream.state) {
         Some(StreamState::Ignored(Reason::NotMcp)) => {
             resume(step, key, GapReason::JudgedNotMcp);
-            let reader = step.streams.last_at(key, End::Reader).unwrap_or(0);
-            step.streams
+            let reader = step.traffic.streams.last_at(key, End::Reader).unwrap_or(0);
+            step.traffic
+                .streams
                 .suspect(key, BlindMechanism::JudgedNotMcp, reader);
         }
         Some(StreamState::Ignored(_)) => resume(step, key, GapReason::SessionBudget),
@@ -67,7 +73,7 @@ pub fn resume(step: &mut Step<'_>, key: EndpointKey, reason: GapReason) {
         .machine
         .counters(key)
         .map_or(0, |counters| counters.counted(End::Reader));
-    step.streams.resume(key, Skipped { to, reason });
+    step.traffic.streams.resume(key, Skipped { to, reason });
 }
 
 /// Follows neither a stream nor the other direction of its programs until there is room.
@@ -75,7 +81,7 @@ pub fn leave_alone(step: &mut Step<'_>, key: EndpointKey) {
     let others = pairing(step).others(key);
     ignore(step, key, Reason::NoRoom);
     for other in others {
-        if step.streams.is_undecided(other) {
+        if step.traffic.streams.is_undecided(other) {
             ignore(step, other, Reason::NoRoom);
         }
     }
@@ -84,18 +90,21 @@ pub fn leave_alone(step: &mut Step<'_>, key: EndpointKey) {
 /// Stops following a stream, and what was only followed because of it.
 pub fn ignore(step: &mut Step<'_>, key: EndpointKey, reason: Reason) {
     tracing::trace!(?key, ?reason, "not followed");
-    step.streams.ignore(key, reason);
+    step.traffic.streams.ignore(key, reason);
     // Other streams carry no messages of a session: a server has one stream in and another out.
     if reason == Reason::NotMcp
-        && (may_be_read_by_a_server(step, key) || may_be_written_by_a_server(step, key))
+        && (may_be_read_by_a_server(&step.processes.programs, key)
+            || may_be_written_by_a_server(&step.processes.programs, key))
     {
-        step.streams
+        step.traffic
+            .streams
             .sample(key, Sampling::new(positions(step, key)));
     }
     step.ship(key);
-    let outputs: Vec<_> = step.programs.outputs_of_readers(key).collect();
+    let outputs: Vec<_> = step.processes.programs.outputs_of_readers(key).collect();
     for output in outputs {
         let is_other = step
+            .traffic
             .streams
             .get(output)
             .is_some_and(|stream| matches!(stream.evidence(), Some(Evidence::NotMcp { .. })));
@@ -106,29 +115,30 @@ pub fn ignore(step: &mut Step<'_>, key: EndpointKey, reason: Reason) {
 }
 
 /// Whether a program that also has an input writes `key`.
-fn may_be_written_by_a_server(step: &Step<'_>, key: EndpointKey) -> bool {
-    let mut writers = step.programs.writers(key);
+fn may_be_written_by_a_server(programs: &Programs, key: EndpointKey) -> bool {
+    let mut writers = programs.writers(key);
     writers.any(|program| program.input.is_some())
 }
 
 /// Whether a program that also has an output reads `key`.
-pub fn may_be_read_by_a_server(step: &Step<'_>, key: EndpointKey) -> bool {
-    let mut readers = step.programs.readers(key);
+pub fn may_be_read_by_a_server(programs: &Programs, key: EndpointKey) -> bool {
+    let mut readers = programs.readers(key);
     readers.any(|program| program.output.is_some())
 }
 
 /// The positions of a stream's two ends, by [`End`].
 pub fn positions(step: &Step<'_>, key: EndpointKey) -> [u64; 2] {
-    let Counted { written, read } = counted(step.streams, &*step.machine, key);
+    let Counted { written, read } = counted(&step.traffic.streams, &*step.machine, key);
     [read, written]
 }
 
 /// Whether `key` is the output of a program whose input is MCP or may still turn out to be.
 pub fn is_output_of_open_input(step: &Step<'_>, key: EndpointKey) -> bool {
-    step.programs
+    step.processes
+        .programs
         .inputs_of_writers(key)
         .filter(|input| *input != key)
-        .filter_map(|input| step.streams.get(input))
+        .filter_map(|input| step.traffic.streams.get(input))
         .any(|stream| match &stream.state {
             StreamState::Undecided(buffer) => !matches!(buffer.evidence(), Evidence::NotMcp { .. }),
             StreamState::InSession(_) => true,
@@ -139,8 +149,8 @@ pub fn is_output_of_open_input(step: &Step<'_>, key: EndpointKey) -> bool {
 /// What pairing looks at.
 pub fn pairing<'a>(step: &'a Step<'_>) -> Pairing<'a> {
     Pairing {
-        streams: step.streams,
-        programs: step.programs,
-        sessions: step.sessions,
+        streams: &step.traffic.streams,
+        programs: &step.processes.programs,
+        sessions: &step.traffic.sessions,
     }
 }

@@ -7,12 +7,11 @@
 
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, EndReason, GapReason, Input, SessionId, StreamLedger,
+    BlindMechanism, Direction, EndReason, GapReason, SessionId, StreamEvent, StreamLedger,
 };
 
-use super::blind_spots;
 use super::counts::{correct_double_count, counted};
-use super::delivery::{self, pass_on};
+use super::delivery;
 use super::flow::{Counted, SessionIndex};
 use super::following;
 use super::holding;
@@ -37,7 +36,7 @@ fn streams_go_on(reason: EndReason) -> bool {
 
 /// Ends a session if it is over according to the last survey.
 pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
     let (to_server, to_client) = (session.to_server, session.to_client);
@@ -47,7 +46,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
             (closing.since, closing.reason)
         });
     let held = |key: Option<EndpointKey>, end: End| {
-        holding::is_end_held(step.machine, step.streams, key, end)
+        holding::is_end_held(step.machine, &step.traffic.streams, key, end)
     };
     let server_gone = match (to_client, to_server) {
         (Some(_), _) => !held(to_client, End::Writer),
@@ -57,7 +56,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     if !server_gone && !client_gone {
         // The descriptors went to another process: the session continues until that one leaves.
         if now.saturating_sub(since) > ARRIVAL_TIMEOUT
-            && let Some(session) = step.sessions.get_mut(index)
+            && let Some(session) = step.traffic.sessions.get_mut(index)
         {
             session.keep_open();
         }
@@ -66,9 +65,9 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     // A process that holds the other end can still read what is unread.
     let waited = now.saturating_sub(since);
     let pending = [to_server, to_client].into_iter().flatten().any(|key| {
-        let counted = counted(step.streams, step.machine, key);
+        let counted = counted(&step.traffic.streams, step.machine, key);
         let unread = counted.written > counted.read;
-        step.streams.flow(key).is_some_and(|flow| {
+        step.traffic.streams.flow(key).is_some_and(|flow| {
             flow.position() < counted.at(flow.source()) && waited < ARRIVAL_TIMEOUT
                 || unread && !flow.has_ended() && waited < LAST_RECORD_TIMEOUT
                 || unread && held(Some(key), End::Reader)
@@ -81,7 +80,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 
 /// Ends all sessions because the daemon stops. All records must have been taken in.
 pub fn end_all(step: &mut Step<'_>, now: u64) {
-    for index in step.sessions.indices(|_| true) {
+    for index in step.traffic.sessions.indices(|_| true) {
         end(step, index, EndReason::MonitoringStopped, now);
     }
 }
@@ -89,21 +88,26 @@ pub fn end_all(step: &mut Step<'_>, now: u64) {
 /// Drops a session to make room for another user's: what it carries from now on is not seen until
 /// there is room again.
 pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
     let user = session.owner;
     let tgid = session.server.or(session.client).unwrap_or(0);
     let streams: Vec<_> = session.streams().collect();
-    step.sessions.refuse();
+    step.traffic.sessions.refuse();
     let origin = Origin { tgid, time: now };
-    blind_spots::report_user(step, BlindMechanism::SessionBudget, user, origin);
+    step.quotas.report(
+        &mut step.output,
+        BlindMechanism::SessionBudget,
+        user,
+        origin,
+    );
     end(step, index, EndReason::SessionBudget, now);
     for (key, _) in &streams {
         following::ignore(step, *key, Reason::NoRoom);
     }
     if let Some((key, direction)) = streams.first() {
-        step.admissions.refuse(*key, Some(*direction));
+        step.quotas.admissions.refuse(*key, Some(*direction));
     }
 }
 
@@ -111,7 +115,7 @@ pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 /// are ignored from now on.
 fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
     delivery::announce_pending(step, index, now);
-    let Some(session) = step.sessions.get(index) else {
+    let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
     let id = session.id.clone();
@@ -121,40 +125,31 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
         .into_iter()
         .map(|(key, direction)| (key, direction, finish_stream(step, key, reason, now)))
         .collect();
-    delivery::flush(step, index);
+    step.traffic.flush(&mut step.output, index);
     for (key, direction, counts) in finished {
-        if is_announced(step, index) {
+        if step.traffic.sessions.is_announced(index) {
             close_account(step, &id, key, direction, counts, reason, now);
         }
         following::ignore(step, key, Reason::Over);
     }
-    if is_announced(step, index) {
-        step.sink.input(Input::SessionEnded {
-            session: (&id).into(),
-            reason,
-            time: step.clock.at(now),
-        });
+    if step.traffic.sessions.is_announced(index) {
+        step.output.session_ended(&id, reason, now);
     }
-    step.sessions.remove(index);
-}
-
-fn is_announced(step: &Step<'_>, index: SessionIndex) -> bool {
-    step.sessions
-        .get(index)
-        .is_some_and(|session| session.announced)
+    step.traffic.sessions.remove(index);
 }
 
 /// Gives up what has not arrived of a stream. Returns what was counted.
 fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: u64) -> Counted {
-    let mut counts = counted(step.streams, step.machine, key);
+    let mut counts = counted(&step.traffic.streams, step.machine, key);
     let drained = step
+        .traffic
         .streams
         .flow(key)
         .is_some_and(|flow| flow.has_ended() && flow.source() == End::Reader);
     if drained
         && counts.written > counts.read
         && correct_double_count(
-            step.streams,
+            &mut step.traffic.streams,
             step.machine,
             key,
             counts.written - counts.read,
@@ -166,18 +161,21 @@ fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: 
         // No process was seen reading it, and none will be.
         delivery::use_writer(step, key, now);
     }
-    pass_on(step, key, now, |flow, emit| {
-        let end = counts.at(flow.source());
-        flow.finish(end, GapReason::RingFull, now, emit);
-    });
-    if !streams_go_on(reason) {
-        pass_on(step, key, now, |flow, emit| {
-            flow.finish(counts.written, GapReason::NeverRead, now, emit);
+    step.traffic
+        .pass_on(&mut step.output, key, now, |flow, emit| {
+            let end = counts.at(flow.source());
+            flow.finish(end, GapReason::RingFull, now, emit);
         });
+    if !streams_go_on(reason) {
+        step.traffic
+            .pass_on(&mut step.output, key, now, |flow, emit| {
+                flow.finish(counts.written, GapReason::NeverRead, now, emit);
+            });
     }
-    pass_on(step, key, now, |flow, emit| {
-        flow.finish_comparison(now, emit);
-    });
+    step.traffic
+        .pass_on(&mut step.output, key, now, |flow, emit| {
+            flow.finish_comparison(now, emit);
+        });
     counts
 }
 
@@ -191,10 +189,10 @@ fn close_account(
     reason: EndReason,
     now: u64,
 ) {
-    let Some(flow) = step.streams.flow(key) else {
+    let Some(flow) = step.traffic.streams.flow(key) else {
         return;
     };
-    step.accounts.add(StreamLedger {
+    step.traffic.accounts.add(StreamLedger {
         session_id: id.clone(),
         direction,
         bytes_written: counts.written,
@@ -203,11 +201,7 @@ fn close_account(
         bytes_lost: flow.lost(),
     });
     if !streams_go_on(reason) && !flow.has_ended() {
-        step.sink.input(Input::EndOfStream {
-            session: id.into(),
-            direction,
-            time: step.clock.at(now),
-        });
+        step.output.event(id, direction, StreamEvent::End, now);
     }
 }
 
@@ -216,12 +210,13 @@ fn close_account(
 pub fn sweep(step: &mut Step<'_>, now: u64) {
     let machine = &*step.machine;
     let is_held = |key| holding::is_held(machine, key);
-    for session in step.sessions.values_mut() {
+    for session in step.traffic.sessions.values_mut() {
         if session.streams().any(|(key, _)| !is_held(key)) {
             session.close(now, EndReason::StreamsClosed);
         }
     }
     let closing = step
+        .traffic
         .sessions
         .indices(|session| session.closing.is_some_and(|closing| closing.since != now));
     for index in closing {
@@ -229,28 +224,29 @@ pub fn sweep(step: &mut Step<'_>, now: u64) {
     }
     let machine = &*step.machine;
     for key in step
+        .traffic
         .streams
         .unheld_twice(|key| holding::is_held(machine, key))
     {
         tracing::trace!(?key, "forgotten");
         forget(step, key);
     }
-    step.streams.shrink();
-    step.programs.shrink();
-    step.kept.drop_unused();
+    step.traffic.streams.shrink();
+    step.processes.programs.shrink();
+    step.processes.kept.drop_unused();
 }
 
 /// Forgets a stream here and in the kernel, with the socket at its other end unless a stream is read
 /// there too.
 pub fn forget(step: &mut Step<'_>, key: EndpointKey) {
     following::ignore(step, key, Reason::Over);
-    let peer = step.streams.peers().of(key);
-    step.streams.forget(key);
-    step.programs.forget(key);
-    step.admissions.forget(key);
+    let peer = step.traffic.streams.peers().of(key);
+    step.traffic.streams.forget(key);
+    step.processes.programs.forget(key);
+    step.quotas.admissions.forget(key);
     step.machine.forget(key);
-    if let Some(peer) = peer.filter(|peer| step.streams.get(*peer).is_none()) {
-        step.streams.peers_mut().forget(peer);
+    if let Some(peer) = peer.filter(|peer| step.traffic.streams.get(*peer).is_none()) {
+        step.traffic.streams.peers_mut().forget(peer);
         step.machine.forget(peer);
     }
 }

@@ -8,21 +8,19 @@
 //!
 //! [`Tracker`] routes each record to the tables that it concerns:
 //!
-//! - `streams`, with `peers`: every known stream, from its first byte (`sniff_buffer`) to its
-//!   place in a session (`flow`);
-//! - `programs`: which programs were started between which streams;
-//! - `sessions`: pairs of streams, the parties at their ends, and the order in which both are passed on
-//!   (`reorder_buffer`);
+//! - `traffic`: every known stream from its first byte (`streams`, `peers`, `sniff_buffer`) to its
+//!   place in a session (`flow`); pairs of streams with the parties at their ends (`sessions`), and the order
+//!   in which both are passed on (`reorder_buffer`); how much waits there (`backlog`); and the ledgers of
+//!   ended streams (`accounts`);
+//! - `processes`: which programs were started between which streams (`programs`), and which processes move
+//!   bytes past the probes (`blind_processes`);
+//! - `quotas`: what waits for room (`admission_queue`), and who was reported for taking too much
+//!   (`notices`); `shares` bounds how much each user has;
 //! - `unrouted`: bytes that came before it was known which stream they belong to;
-//! - `blind_processes`: processes that move bytes past the probes;
-//! - `accounts`: the ledgers of ended streams;
 //! - `remembered`: what a restarted daemon must know;
-//! - `backlog`: how much waits in sessions;
-//! - `connections`: connections that speak HTTP, and the sessions in them;
-//! - `shares`, `admission_queue` and `notices`: how much of this each user has, what waits for room, and who was
-//!   reported for taking too much.
+//! - `connections`: connections that speak HTTP, and the sessions in them.
 //!
-//! Whatever concerns several tables is one step, each in a file that only calls those before it:
+//! Whatever concerns several of them is one step, each in a file that only calls those before it:
 //! `announcing` and `delivery` feed the engine, `pairing` finds the other half of a session,
 //! `following` makes streams parts of sessions, `roles` decides which party is the server, `sniffing`
 //! what a stream is, `backlog_limit` bounds what waits in sessions, `reconsidering` revises what a stream is,
@@ -51,9 +49,12 @@ mod following;
 mod holding;
 mod lifecycle;
 mod notices;
+mod output;
 mod pairing;
 mod peers;
+mod processes;
 mod programs;
+mod quotas;
 mod recent_processes;
 mod reconsidering;
 mod remembered;
@@ -72,6 +73,7 @@ mod stream;
 mod streams;
 mod timeouts;
 mod tracker;
+mod traffic;
 mod unrouted;
 mod unseen;
 mod unseen_tls;

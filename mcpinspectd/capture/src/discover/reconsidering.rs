@@ -29,10 +29,11 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
     } = *captured;
     let is_new_writer = end == End::Writer
         && step
+            .traffic
             .streams
             .last_at(key, End::Writer)
             .is_none_or(|last| last != origin.tgid);
-    let stream = step.streams.ensure(key);
+    let stream = step.traffic.streams.ensure(key);
     stream.last_seen[end as usize] = Some(origin.tgid);
     match &stream.state {
         StreamState::Ignored(Reason::NotMcp) => look_again(step, captured),
@@ -41,9 +42,9 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
             if end == End::Writer && is_from_reader(step, key, is_new_writer, origin.tgid) {
                 let to = captured.segment.end();
                 let reason = GapReason::WrittenByReader;
-                step.streams.skip(key, Skipped { to, reason });
+                step.traffic.streams.skip(key, Skipped { to, reason });
                 let suspicion = BlindMechanism::WrittenByReader;
-                step.streams.suspect(key, suspicion, origin.tgid);
+                step.traffic.streams.suspect(key, suspicion, origin.tgid);
                 step.ship(key);
             } else {
                 sniffing::data(step, captured);
@@ -59,10 +60,12 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
 /// Whether the first bytes of an undecided stream were written by a process on its reader's side.
 fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32) -> bool {
     // Looking up a process takes a while, and most streams are not a server's input.
-    if step.streams.sniffed(key) > 0 || !following::may_be_read_by_a_server(step, key) {
+    if step.traffic.streams.sniffed(key) > 0
+        || !following::may_be_read_by_a_server(&step.processes.programs, key)
+    {
         return false;
     }
-    let Some(stream) = step.streams.get_mut(key) else {
+    let Some(stream) = step.traffic.streams.get_mut(key) else {
         return false;
     };
     if !is_new && stream.checked_writers > 0 {
@@ -72,12 +75,17 @@ fn is_from_reader(step: &mut Step<'_>, key: EndpointKey, is_new: bool, tgid: u32
         return false;
     }
     stream.checked_writers += 1;
-    let is_reader = |pid: u32| step.programs.readers(key).any(|program| program.pid == pid);
+    let is_reader = |pid: u32| {
+        step.processes
+            .programs
+            .readers(key)
+            .any(|program| program.pid == pid)
+    };
     if is_reader(tgid) {
         return true;
     }
-    step.machine
-        .describe(tgid, step.launches)
+    step.processes
+        .describe(step.machine, tgid)
         .is_some_and(|writer| {
             writer
                 .ancestors()
@@ -103,18 +111,20 @@ fn look_again(step: &mut Step<'_>, captured: &Captured<'_>) {
         to: segment.position,
         reason: GapReason::JudgedNotMcp,
     };
-    step.streams.resume(key, skipped);
-    step.streams
+    step.traffic.streams.resume(key, skipped);
+    step.traffic
+        .streams
         .suspect(key, BlindMechanism::JudgedNotMcp, origin.tgid);
-    step.streams.sniff(captured);
+    step.traffic.streams.sniff(captured);
     roles::settle(step, key, role, origin.time);
 }
 
 /// Samples the streams again that have used up their last sample. Call this about once a second.
 pub fn renew_samples(step: &mut Step<'_>, now: u64) {
-    for key in step.streams.samples_due(now) {
+    for key in step.traffic.streams.samples_due(now) {
         let positions = following::positions(step, key);
         let renewed = step
+            .traffic
             .streams
             .get_mut(key)
             .and_then(|stream| stream.sampling.as_mut())

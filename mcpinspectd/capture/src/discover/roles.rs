@@ -38,17 +38,17 @@ pub fn settle(step: &mut Step<'_>, key: EndpointKey, said: Option<Direction>, no
             // A session is known by its client's stream first: that one names the parties.
             both.sort_by_key(|(_, direction)| *direction != Direction::ClientToServer);
             for (stream, direction) in both {
-                if step.streams.is_undecided(stream) {
+                if step.traffic.streams.is_undecided(stream) {
                     following::promote(step, stream, Some(direction), now);
                 }
             }
         }
         Some(_) => following::promote(step, key, Some(started), now),
-        None if step.streams.sniffed(key) as u64 >= step.settings.sniff_budget => {
+        None if step.traffic.streams.sniffed(key) as u64 >= step.settings.sniff_budget => {
             following::promote(step, key, Some(started), now);
         }
         None => {
-            if step.streams.extend(key) {
+            if step.traffic.streams.extend(key) {
                 step.ship(key);
             }
         }

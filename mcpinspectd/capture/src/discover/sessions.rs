@@ -105,6 +105,11 @@ impl TrackedSessions {
         self.by_index.get_mut(&index)
     }
 
+    /// Whether a session was announced.
+    pub fn is_announced(&self, index: SessionIndex) -> bool {
+        self.get(index).is_some_and(|session| session.announced)
+    }
+
     /// Forgets a session.
     pub fn remove(&mut self, index: SessionIndex) {
         self.by_index.remove(&index);

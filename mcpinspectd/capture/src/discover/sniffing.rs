@@ -11,7 +11,7 @@ use super::stream::Reason;
 
 /// Takes in bytes that crossed an end of an undecided stream.
 pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
-    if let Some(evidence) = step.streams.sniff(captured) {
+    if let Some(evidence) = step.traffic.streams.sniff(captured) {
         decide(step, captured.key, evidence, captured.origin.time);
     }
     bound_buffers(step);
@@ -29,16 +29,16 @@ fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: u64) {
         Evidence::Undecided {
             json_rpc_like: true,
         } => {
-            if step.streams.extend(key) {
+            if step.traffic.streams.extend(key) {
                 step.ship(key);
             }
         }
         Evidence::Undecided {
             json_rpc_like: false,
         } => {
-            let sniffed = step.streams.sniffed(key) as u64;
+            let sniffed = step.traffic.streams.sniffed(key) as u64;
             let spent = sniffed >= step.settings.sniff_budget
-                || (sniffed >= NOT_JSON_BUDGET && step.streams.begins_as_text(key));
+                || (sniffed >= NOT_JSON_BUDGET && step.traffic.streams.begins_as_text(key));
             if spent && !is_output_of_open_input(step, key) {
                 ignore(step, key, Reason::NotMcp);
             }
@@ -48,8 +48,8 @@ fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: u64) {
 
 /// Gives up the stream with the largest buffer while the buffers hold too much.
 fn bound_buffers(step: &mut Step<'_>) {
-    while step.streams.buffered() > step.settings.max_buffered {
-        let Some((bytes, key)) = step.streams.largest_buffer() else {
+    while step.traffic.streams.buffered() > step.settings.max_buffered {
+        let Some((bytes, key)) = step.traffic.streams.largest_buffer() else {
             return;
         };
         tracing::debug!(

@@ -4,9 +4,10 @@ use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::model::GapReason;
 
 use super::counts::counted;
-use super::delivery::{self, pass_on};
 use super::flow::Flow;
+use super::output::Output;
 use super::step::Step;
+use super::traffic::Traffic;
 use super::unseen;
 
 /// Nanoseconds for which the counts of a stream must be unchanged before they are checked.
@@ -14,25 +15,25 @@ const STILL: u64 = 1_000_000_000;
 
 /// Gives up bytes that later ones have waited for too long, and differences between two ends that
 /// wait for the other end to catch up.
-pub fn settle(step: &mut Step<'_>, now: u64) {
-    for key in step.streams.flows_where(Flow::is_waiting) {
-        pass_on(step, key, now, |flow, emit| flow.settle(now, emit));
+pub fn settle(traffic: &mut Traffic, output: &mut Output<'_>, now: u64) {
+    for key in traffic.streams.flows_where(Flow::is_waiting) {
+        traffic.pass_on(output, key, now, |flow, emit| flow.settle(now, emit));
     }
-    for key in step.streams.flows_where(Flow::is_comparison_waiting) {
-        pass_on(step, key, now, |flow, emit| {
+    for key in traffic.streams.flows_where(Flow::is_comparison_waiting) {
+        traffic.pass_on(output, key, now, |flow, emit| {
             flow.settle_comparison(now, emit);
         });
     }
-    delivery::release_overdue(step, now);
+    traffic.release_overdue(output, now);
 }
 
 /// Checks streams whose counts no longer change: were bytes counted that never arrived, or read by
 /// something that the probes do not see? Returns the streams whose readers a survey should find.
 pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
     let mut sought = Vec::new();
-    for key in step.streams.flows_where(|_| true) {
-        let counted = counted(step.streams, step.machine, key);
-        let Some(flow) = step.streams.flow_mut(key) else {
+    for key in step.traffic.streams.flows_where(|_| true) {
+        let counted = counted(&step.traffic.streams, step.machine, key);
+        let Some(flow) = step.traffic.streams.flow_mut(key) else {
             continue;
         };
         let since = flow.still_since(counted, now);
@@ -41,9 +42,10 @@ pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
         }
         let source = flow.source();
         if flow.position() < counted.at(source) {
-            pass_on(step, key, now, |flow, emit| {
-                flow.finish(counted.at(source), GapReason::RingFull, now, emit);
-            });
+            step.traffic
+                .pass_on(&mut step.output, key, now, |flow, emit| {
+                    flow.finish(counted.at(source), GapReason::RingFull, now, emit);
+                });
         } else if source == End::Reader && counted.written > counted.read {
             let missing = counted.written - counted.read;
             if !unseen::look_for_reader(step, key, missing, since, now) {

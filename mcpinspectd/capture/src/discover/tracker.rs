@@ -7,17 +7,14 @@ use mcpinspect_core::model::{
     Account, BlindMechanism, Content, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
 };
 use mcpinspect_core::wire::client_hello::server_name;
-use mcpinspect_process::{KeptProcesses, Launches, ProcessInfo};
 
-use super::accounts::ClosedAccounts;
-use super::admission_queue::AdmissionQueue;
-use super::blind_processes::BlindProcesses;
 use super::captured::Captured;
 use super::connections::{Connections, Context};
-use super::counts::counted;
 use super::environment::{Environment, WatchPolicy};
-use super::notices::Notices;
-use super::programs::{Programs, StartedProgram};
+use super::output::Output;
+use super::processes::Processes;
+use super::programs::StartedProgram;
+use super::quotas::Quotas;
 use super::recent_processes::RecentProcesses;
 use super::remembered::RememberedStream;
 use super::session::TrackedSession;
@@ -25,12 +22,11 @@ use super::sessions::TrackedSessions;
 use super::settings::Settings;
 use super::shares::{NOBODY_KNOWN, Uid};
 use super::step::Step;
-use super::streams::StreamTable;
+use super::traffic::Traffic;
 use super::unrouted::UnroutedData;
 use super::unseen_tls::UnseenTls;
 use super::{
-    admission, blind_spots, delivery, eviction, exclusion, following, lifecycle, reconsidering,
-    timeouts, unseen,
+    admission, delivery, eviction, exclusion, following, lifecycle, reconsidering, timeouts, unseen,
 };
 use crate::capture::{BootClock, KernelRecord, Origin};
 
@@ -45,20 +41,14 @@ pub struct Tracker<E> {
     environment: E,
     settings: Settings,
     clock: BootClock,
-    streams: StreamTable,
-    programs: Programs,
-    launches: Launches,
-    kept: KeptProcesses,
-    sessions: TrackedSessions,
-    accounts: ClosedAccounts,
-    blind: BlindProcesses,
+    traffic: Traffic,
+    processes: Processes,
+    quotas: Quotas,
     /// What was written to sockets whose peer is not known yet.
     unrouted: UnroutedData,
     unseen_tls: UnseenTls,
     /// Processes whose TLS library is left alone because they call it too often.
     busy_tls: RecentProcesses<()>,
-    admissions: AdmissionQueue,
-    notices: Notices,
     connections: Connections,
     next_sweep: u64,
     /// Whether a record arrived since the last sweep.
@@ -74,22 +64,13 @@ impl<E: Environment> Tracker<E> {
         Self {
             environment,
             clock,
-            streams: StreamTable::new(settings.max_streams_per_user, settings.max_streams),
-            programs: Programs::default(),
-            launches: Launches::default(),
-            kept: KeptProcesses::new(
-                settings.max_programs_per_user,
-                2 * settings.max_programs_per_user,
-            ),
             connections: Connections::new(run.clone(), &settings),
-            sessions: TrackedSessions::new(run, settings.max_sessions),
-            accounts: ClosedAccounts::new(settings.max_accounts),
-            blind: BlindProcesses::default(),
+            traffic: Traffic::new(run, &settings),
+            processes: Processes::new(&settings),
+            quotas: Quotas::default(),
             unrouted: UnroutedData::default(),
             unseen_tls: UnseenTls::default(),
             busy_tls: RecentProcesses::default(),
-            admissions: AdmissionQueue::default(),
-            notices: Notices::default(),
             next_sweep: now.saturating_add(SWEEP_INTERVAL),
             active: false,
             surveyed: 0,
@@ -104,27 +85,27 @@ impl<E: Environment> Tracker<E> {
 
     /// Open sessions.
     pub fn sessions(&self) -> usize {
-        self.sessions.len() + self.connections.sessions()
+        self.traffic.sessions.len() + self.connections.sessions()
     }
 
     /// Sessions that were not followed because too many were open.
     pub fn refused(&self) -> u64 {
-        self.sessions.refused() + self.connections.refused()
+        self.traffic.sessions.refused() + self.connections.refused()
     }
 
     /// How many times bytes moved past the probes at one end of a stream and were seen at the other.
     pub fn covered_blind_spots(&self) -> u64 {
-        self.blind.covered()
+        self.processes.blind.covered()
     }
 
     /// Bytes kept of undecided streams.
     pub fn buffered(&self) -> usize {
-        self.streams.buffered()
+        self.traffic.streams.buffered()
     }
 
     /// The memory taken by what waits in sessions, in bytes.
     pub fn backlog(&self) -> usize {
-        self.sessions.backlog().bytes()
+        self.traffic.sessions.backlog().bytes()
     }
 
     /// Takes in a record.
@@ -168,13 +149,16 @@ impl<E: Environment> Tracker<E> {
                 }
             }
             KernelRecord::Registered(report) => {
-                self.streams.join(report);
+                self.traffic.streams.join(report);
                 let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
-                for key in [Some(report.key), self.streams.peers().of(report.key)]
-                    .into_iter()
-                    .flatten()
+                for key in [
+                    Some(report.key),
+                    self.traffic.streams.peers().of(report.key),
+                ]
+                .into_iter()
+                .flatten()
                 {
-                    self.streams.ensure_of(key, user);
+                    self.traffic.streams.ensure_of(key, user);
                     self.step(sink).ship(key);
                 }
                 eviction::make_room(&mut self.step(sink), user, origin);
@@ -185,7 +169,7 @@ impl<E: Environment> Tracker<E> {
                 ..
             } => {
                 let user = self.environment.user(origin.tgid).unwrap_or(NOBODY_KNOWN);
-                blind_spots::report_user(&mut self.step(sink), budget, user, origin);
+                self.report_user(budget, user, origin, sink);
             }
             KernelRecord::BlindSpot {
                 mechanism: unpaired @ BlindMechanism::TlsUnpaired,
@@ -193,7 +177,9 @@ impl<E: Environment> Tracker<E> {
             } => {
                 // Others may encrypt what they like.
                 if self.is_party(origin.tgid) {
-                    blind_spots::report_party(&mut self.step(sink), unpaired, origin, None);
+                    self.step(sink)
+                        .output
+                        .blind_spot(None, unpaired, origin, None, None);
                 }
             }
             // A record of a connection.
@@ -228,7 +214,7 @@ impl<E: Environment> Tracker<E> {
         for unseen in self.environment.unseen_tls() {
             self.unseen_tls.add(unseen, now);
         }
-        let (sessions, connections) = (&self.sessions, &self.connections);
+        let (sessions, connections) = (&self.traffic.sessions, &self.connections);
         let due = self
             .unseen_tls
             .take_due(|pid| is_party(sessions, connections, pid));
@@ -247,7 +233,9 @@ impl<E: Environment> Tracker<E> {
                 None => unseen.found,
             };
             let library = BlindMechanism::TlsLibrary;
-            blind_spots::report_party(&mut self.step(sink), library, origin, Some(found));
+            self.step(sink)
+                .output
+                .blind_spot(None, library, origin, None, Some(found));
         }
         for pid in self.busy_tls.pids() {
             if self.is_party(pid) {
@@ -259,7 +247,7 @@ impl<E: Environment> Tracker<E> {
 
     /// Whether a process is known to speak MCP.
     fn is_party(&self, pid: u32) -> bool {
-        is_party(&self.sessions, &self.connections, pid)
+        is_party(&self.traffic.sessions, &self.connections, pid)
     }
 
     /// Takes in a record about a TCP connection.
@@ -298,7 +286,7 @@ impl<E: Environment> Tracker<E> {
         if let Some((user, tgid)) = connections.exhausted() {
             let origin = Origin { tgid, ..origin };
             let budget = BlindMechanism::ConnectionBudget;
-            blind_spots::report_user(&mut self.step(sink), budget, user, origin);
+            self.report_user(budget, user, origin, sink);
         }
     }
 
@@ -309,9 +297,11 @@ impl<E: Environment> Tracker<E> {
     ) -> (&'a mut Connections, Context<'a>) {
         let context = Context {
             machine: &mut self.environment,
-            launches: &self.launches,
-            clock: self.clock,
-            sink,
+            launches: &self.processes.launches,
+            output: Output {
+                clock: self.clock,
+                sink,
+            },
         };
         (&mut self.connections, context)
     }
@@ -323,14 +313,15 @@ impl<E: Environment> Tracker<E> {
         input: Option<EndpointKey>,
         output: Option<EndpointKey>,
     ) {
-        let output = output.and_then(|key| self.streams.peers().stream_at(key, End::Writer));
-        let info = self.environment.describe(pid, &self.launches);
+        let output =
+            output.and_then(|key| self.traffic.streams.peers().stream_at(key, End::Writer));
+        let info = self.processes.describe(&mut self.environment, pid);
         let info = info.and_then(|info| {
             let user = info.process().uid;
-            let info = self.keep(user, info);
-            self.kept.over(user).is_none().then_some(info)
+            let info = self.processes.keep(user, info);
+            self.processes.kept.over(user).is_none().then_some(info)
         });
-        self.programs.add(&StartedProgram {
+        self.processes.programs.add(&StartedProgram {
             pid,
             input,
             output,
@@ -342,16 +333,16 @@ impl<E: Environment> Tracker<E> {
     /// [`add_running`](Self::add_running): their programs were started earlier.
     pub fn restore(&mut self, streams: &[RememberedStream]) {
         for stream in streams {
-            self.programs.restore(stream);
+            self.processes.programs.restore(stream);
         }
     }
 
     /// What to remember about the open sessions.
     pub fn remembered(&self) -> Vec<RememberedStream> {
-        let sessions = self.sessions.iter().map(|(_, session)| session);
+        let sessions = self.traffic.sessions.iter().map(|(_, session)| session);
         sessions
             .flat_map(TrackedSession::streams)
-            .filter_map(|(key, _)| self.programs.remember(key))
+            .filter_map(|(key, _)| self.processes.programs.remember(key))
             .collect()
     }
 
@@ -362,9 +353,13 @@ impl<E: Environment> Tracker<E> {
         let has_connections = !self.connections.is_empty();
         let step = &mut self.step(sink);
         delivery::announce_waiting(step, now);
-        timeouts::settle(step, now);
+        timeouts::settle(step.traffic, &mut step.output, now);
         let sought = timeouts::check_counts(step, now);
-        for index in step.sessions.indices(|session| session.is_incomplete()) {
+        for index in step
+            .traffic
+            .sessions
+            .indices(|session| session.is_incomplete())
+        {
             following::complete(step, index, now);
         }
         admission::admit(step, now);
@@ -372,10 +367,11 @@ impl<E: Environment> Tracker<E> {
         eviction::make_room(step, NOBODY_KNOWN, Origin { tgid: 0, time: now });
         reconsidering::renew_samples(step, now);
         let closing = |step: &Step<'_>, at| {
-            step.sessions
+            step.traffic
+                .sessions
                 .indices(|session| session.has_been_closing_for(lifecycle::CLOSING_TIMEOUT, at))
         };
-        let sweep = now >= next_sweep && (has_connections || !step.streams.is_empty());
+        let sweep = now >= next_sweep && (has_connections || !step.traffic.streams.is_empty());
         if sweep || !sought.is_empty() || !closing(step, now).is_empty() {
             step.machine.survey(now, &sought);
         }
@@ -411,41 +407,43 @@ impl<E: Environment> Tracker<E> {
 
     /// The accounts of the most recently ended streams, oldest first.
     pub fn ledger(&mut self) -> &[StreamLedger] {
-        self.accounts.latest()
+        self.traffic.accounts.latest()
     }
 
     /// What the streams of all sessions carried since the start, including open ones.
     pub fn account(&self) -> Account {
-        let mut sum = self.accounts.sum();
-        for (key, flow) in self.streams.flows() {
-            sum.written += counted(&self.streams, &self.environment, key).written;
-            sum.captured += flow.captured();
-            sum.lost += flow.lost();
-        }
-        sum
+        self.traffic.account(&self.environment)
+    }
+
+    /// Reports that a user has exhausted their share.
+    fn report_user(
+        &mut self,
+        budget: BlindMechanism,
+        user: Uid,
+        origin: Origin,
+        sink: &mut dyn InputSink,
+    ) {
+        let step = &mut self.step(sink);
+        step.quotas.report(&mut step.output, budget, user, origin);
     }
 
     fn step<'a>(&'a mut self, sink: &'a mut dyn InputSink) -> Step<'a> {
         Step {
             machine: &mut self.environment,
             settings: &self.settings,
-            clock: self.clock,
-            streams: &mut self.streams,
-            programs: &mut self.programs,
-            launches: &self.launches,
-            kept: &mut self.kept,
-            sessions: &mut self.sessions,
-            accounts: &mut self.accounts,
-            blind: &mut self.blind,
-            admissions: &mut self.admissions,
-            notices: &mut self.notices,
-            sink,
+            traffic: &mut self.traffic,
+            processes: &mut self.processes,
+            quotas: &mut self.quotas,
+            output: Output {
+                clock: self.clock,
+                sink,
+            },
         }
     }
 
     /// Takes in a segment at an endpoint, which may not be known to belong to a stream yet.
     fn route(&mut self, captured: Captured<'_>, sink: &mut dyn InputSink) {
-        let peers = self.streams.peers();
+        let peers = self.traffic.streams.peers();
         match peers.stream_at(captured.key, captured.end) {
             Some(key) => {
                 let captured = Captured { key, ..captured };
@@ -477,34 +475,34 @@ impl<E: Environment> Tracker<E> {
         executed: Option<Arc<Executed>>,
         sink: &mut dyn InputSink,
     ) {
-        // Whatever its process did before, this is another program.
-        self.blind.forget(origin.tgid);
-        let peers = self.streams.peers_mut();
+        self.processes.executed(origin.tgid, executed.as_ref());
+        let peers = self.traffic.streams.peers_mut();
         let input = peers.learn(input);
         let output = peers
             .learn(output)
             .and_then(|key| peers.stream_at(key, End::Writer));
         for key in [input, output].into_iter().flatten() {
-            self.streams.ensure_of(key, user);
+            self.traffic.streams.ensure_of(key, user);
         }
         eviction::make_room(&mut self.step(sink), user, origin);
-        if let Some(executed) = &executed {
-            self.launches.add(Pid(origin.tgid), Arc::clone(executed));
-        }
         // Only a program between two streams can be a server with both directions visible. The
         // process table is read for those alone, while they are there.
         let info = match (input, output) {
-            (Some(_), Some(_)) => self.describe_started(origin.tgid, executed.as_deref()),
+            (Some(_), Some(_)) => self.processes.describe_started(
+                &mut self.environment,
+                origin.tgid,
+                executed.as_deref(),
+            ),
             _ => None,
         };
         let policy = info
             .as_deref()
             .map_or(WatchPolicy::Sniff, |info| self.environment.policy(info));
-        let info = info.map(|info| self.keep(user, info));
+        let info = info.map(|info| self.processes.keep(user, info));
         let own = [input, output];
         let fits = eviction::make_room_for_programs(&mut self.step(sink), user, own, origin);
         let info = info.filter(|_| fits);
-        self.programs.add(&StartedProgram {
+        self.processes.programs.add(&StartedProgram {
             pid: origin.tgid,
             input,
             output,
@@ -524,26 +522,9 @@ impl<E: Environment> Tracker<E> {
         self.route_waiting(sink);
     }
 
-    fn describe_started(
-        &mut self,
-        pid: u32,
-        executed: Option<&Executed>,
-    ) -> Option<Arc<ProcessInfo>> {
-        let launches = &self.launches;
-        match executed {
-            Some(executed) => Some(self.environment.started(pid, executed, launches)),
-            None => self.environment.describe(pid, launches),
-        }
-    }
-
-    /// Shares the description of a process with what is known.
-    fn keep(&mut self, user: Uid, info: Arc<ProcessInfo>) -> Arc<ProcessInfo> {
-        Arc::new(self.kept.keep(user, Arc::unwrap_or_clone(info)))
-    }
-
     fn exit(&mut self, origin: Origin) {
-        self.launches.forget(Pid(origin.tgid));
-        for session in self.sessions.values_mut() {
+        self.processes.launches.forget(Pid(origin.tgid));
+        for session in self.traffic.sessions.values_mut() {
             if session.server == Some(origin.tgid) {
                 session.close(origin.time, EndReason::ServerExited);
             } else if session.client == Some(origin.tgid) {

@@ -23,20 +23,20 @@ pub fn moved(
 ) {
     let Some((endpoint, end)) = location else {
         // Only what is missing will show which stream it concerns.
-        step.blind.add(origin.tgid, mechanism);
+        step.processes.blind.add(origin.tgid, mechanism);
         return blind_spots::report_processes(step, origin.time);
     };
-    let Some(key) = step.streams.peers().stream_at(endpoint, end) else {
+    let Some(key) = step.traffic.streams.peers().stream_at(endpoint, end) else {
         return;
     };
     if end == End::Reader {
         use_writer(step, key, origin.time);
     }
-    let Some(flow) = step.streams.flow(key) else {
+    let Some(flow) = step.traffic.streams.flow(key) else {
         return;
     };
     // What was written before the stream was known can only be seen at the reader's end.
-    let written = counted(step.streams, step.machine, key).written;
+    let written = counted(&step.traffic.streams, step.machine, key).written;
     let covered = flow.source() != end && flow.position() >= written;
     let session = flow.session();
     blind_spots::report(step, session, mechanism, origin, covered);
@@ -55,7 +55,7 @@ pub fn look_for_reader(
     now: u64,
 ) -> bool {
     let surveyed = step.machine.surveyed();
-    let Some(stream) = step.streams.get_mut(key) else {
+    let Some(stream) = step.traffic.streams.get_mut(key) else {
         return true;
     };
     let looked = stream.reader_sought;
@@ -72,11 +72,17 @@ pub fn look_for_reader(
     let (Some(reader), Some(unread)) = (pids.first(), unread) else {
         return true;
     };
-    if unread >= missing || correct_double_count(step.streams, step.machine, key, missing - unread)
+    if unread >= missing
+        || correct_double_count(
+            &mut step.traffic.streams,
+            step.machine,
+            key,
+            missing - unread,
+        )
     {
         return true;
     }
-    let Some(session) = step.streams.flow(key).map(|flow| flow.session()) else {
+    let Some(session) = step.traffic.streams.flow(key).map(|flow| flow.session()) else {
         return true;
     };
     if use_writer(step, key, now) {

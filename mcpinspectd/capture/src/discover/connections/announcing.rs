@@ -38,19 +38,22 @@ pub fn announce(session: &mut Session, context: &mut Context<'_>, now: u64) {
     session.stage = Stage::Announced;
     session.announced = [&client, &server].map(|info| process(info.as_ref()));
     let time = session.pending.first().map_or(now, |first| first.time);
-    context.sink.input(Input::SessionStarted(SessionStart {
-        id: session.id.clone(),
-        server: identity,
-        endpoint: if session.is_sse {
-            ServerEndpoint::Sse { url }
-        } else {
-            ServerEndpoint::Http { url }
-        },
-        server_party: server.map(|info| info.to_party()),
-        client_party: client.map(|info| info.to_party()),
-        joined_midstream: session.is_joined,
-        time: context.clock.at(time),
-    }));
+    context
+        .output
+        .sink
+        .input(Input::SessionStarted(SessionStart {
+            id: session.id.clone(),
+            server: identity,
+            endpoint: if session.is_sse {
+                ServerEndpoint::Sse { url }
+            } else {
+                ServerEndpoint::Http { url }
+            },
+            server_party: server.map(|info| info.to_party()),
+            client_party: client.map(|info| info.to_party()),
+            joined_midstream: session.is_joined,
+            time: context.output.clock.at(time),
+        }));
     report_parties(session, context);
     for pending in std::mem::take(&mut session.pending) {
         pass_on(
@@ -71,10 +74,10 @@ pub fn pass_on(
     time: u64,
     content: Content<'_>,
 ) {
-    let time = context.clock.at(time);
+    let time = context.output.clock.at(time);
     let position = session.advance(direction, content.length());
     let session = (&session.id).into();
-    context.sink.input(match content {
+    context.output.sink.input(match content {
         Content::Bytes(bytes) => Input::Message {
             session,
             direction,
@@ -118,7 +121,7 @@ pub fn note_parties(session: &mut Session, parties: [Option<u32>; 2], context: &
 }
 
 fn report_parties(session: &Session, context: &mut Context<'_>) {
-    context.sink.input(Input::PartiesChanged {
+    context.output.sink.input(Input::PartiesChanged {
         session: (&session.id).into(),
         server_pid: session.pid(Side::Server),
         client_pid: session.pid(Side::Client),

@@ -1,10 +1,9 @@
 //! What a step works with.
 
-use mcpinspect_core::model::InputSink;
 use mcpinspect_process::Launches;
 
-use crate::capture::BootClock;
 use crate::discover::environment::Environment;
+use crate::discover::output::Output;
 
 /// The machine, and where the results go. Created for each record or tick.
 pub struct Context<'a> {
@@ -12,8 +11,6 @@ pub struct Context<'a> {
     pub machine: &'a mut dyn Environment,
     /// What processes were started as.
     pub launches: &'a Launches,
-    /// Converts the kernel's time to calendar time.
-    pub clock: BootClock,
     /// Takes the inputs.
-    pub sink: &'a mut dyn InputSink,
+    pub output: Output<'a>,
 }

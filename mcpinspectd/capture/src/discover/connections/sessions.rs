@@ -9,15 +9,14 @@ use std::collections::HashMap;
 
 use mcpinspect_core::http::{Event, Exchange, Left, Loss, Method, Target, TargetKey};
 use mcpinspect_core::mcp::{Message, Payload, parse};
-use mcpinspect_core::model::{
-    BlindMechanism, Content, Direction, EndReason, GapReason, Input, Pid, SessionId,
-};
+use mcpinspect_core::model::{BlindMechanism, Content, Direction, EndReason, GapReason, SessionId};
 
 use super::address::Side;
 use super::announcing::{announce, note_parties, pass_on};
 use super::context::Context;
 use super::link::{Joined, Link};
 use super::session::{Caller, Name, Number, Pending, Session, Stage};
+use crate::capture::Origin;
 
 /// Nanoseconds without a connection after which a session is over.
 const IDLE: u64 = 600_000_000_000;
@@ -218,22 +217,16 @@ impl Sessions {
         &mut self,
         link: &Link,
         mechanism: BlindMechanism,
-        pid: u32,
+        origin: Origin,
         context: &mut Context<'_>,
-        now: u64,
     ) {
         for number in &link.sessions {
             if let Some(session) = self.by_number.get(number)
                 && session.stage == Stage::Announced
             {
-                context.sink.input(Input::BlindSpot {
-                    session: (&session.id).into(),
-                    mechanism,
-                    pid: Pid(pid),
-                    uid: None,
-                    found: None,
-                    time: context.clock.at(now),
-                });
+                context
+                    .output
+                    .blind_spot(Some(&session.id), mechanism, origin, None, None);
             }
         }
     }
@@ -368,7 +361,11 @@ impl Sessions {
             Left::Ambiguous => BlindMechanism::HttpAmbiguous,
         };
         let pid = link.parties.iter().rev().flatten().next().copied();
-        self.blind(link, mechanism, pid.unwrap_or(0), context, now);
+        let origin = Origin {
+            tgid: pid.unwrap_or(0),
+            time: now,
+        };
+        self.blind(link, mechanism, origin, context);
     }
 
     /// The session of an exchange. `message`: its first one.
@@ -548,11 +545,7 @@ impl Sessions {
             announce(&mut session, context, now);
         }
         if session.stage == Stage::Announced {
-            context.sink.input(Input::SessionEnded {
-                session: (&session.id).into(),
-                reason,
-                time: context.clock.at(now),
-            });
+            context.output.session_ended(&session.id, reason, now);
         }
     }
 }

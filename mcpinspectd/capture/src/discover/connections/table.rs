@@ -189,13 +189,8 @@ impl Connections {
             return;
         };
         if let Some(connection) = self.by_number.get(&number).filter(|one| one.link.is_mcp) {
-            self.sessions.blind(
-                &connection.link,
-                mechanism,
-                origin.tgid,
-                context,
-                origin.time,
-            );
+            self.sessions
+                .blind(&connection.link, mechanism, origin, context);
         }
     }
 
