@@ -2,8 +2,10 @@
 //! stream never changes what its client read.
 #![cfg_attr(fuzzing, no_main)]
 
+use std::time::Duration;
+
 use mcpinspect_common::End;
-use mcpinspect_core::model::{Segment, StreamEvent};
+use mcpinspect_core::model::{BootTime, Segment, StreamEvent};
 use mcpinspect_core::wire::comparison::{EndComparison, Start};
 use mcpinspectd_fuzz::fuzz_target;
 
@@ -15,7 +17,7 @@ fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
         .flat_map(|end| starts.map(|start| (end, start)))
     {
         let mut ends = EndComparison::new(authority, start);
-        let (mut read, mut now) = (Vec::new(), 0);
+        let (mut read, mut now) = (Vec::new(), BootTime::default());
         let mut stream = Vec::new();
         let mut collect = |event: StreamEvent<'_>| {
             if let StreamEvent::Segment(segment) = event
@@ -34,7 +36,7 @@ fuzz_target!(|steps: Vec<(u8, u16, &[u8])>| {
                 }
                 1 => ends.written(u64::from(*place), bytes, now, &mut collect),
                 2 => {
-                    now += u64::from(*place) * 10_000;
+                    now += Duration::from_micros(10 * u64::from(*place));
                     ends.settle(now, &mut collect);
                 }
                 // The writer's end of what was just read.

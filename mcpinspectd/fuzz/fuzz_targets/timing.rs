@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use mcpinspect_capture::capture::{BootClock, KernelRecord, Origin};
@@ -17,8 +18,8 @@ use mcpinspect_common::{
     SHIP_REGARDLESS, SNIFF_BUDGET_DEFAULT,
 };
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, Executed, Input, InputSink, Pid, Segment, ServerId, ServerIdentity,
-    SessionId,
+    BlindMechanism, BootTime, Direction, Executed, Input, InputSink, Pid, Segment, ServerId,
+    ServerIdentity, SessionId,
 };
 use mcpinspect_engine::event::Body;
 use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
@@ -128,9 +129,9 @@ struct Pipe {
 struct World {
     pipes: [Pipe; 2],
     ring: VecDeque<(Origin, Record)>,
-    now: u64,
-    begun: u64,
-    surveyed: u64,
+    now: BootTime,
+    begun: BootTime,
+    surveyed: BootTime,
     /// Whether something was read by a call that the kernel's probes do not count: from then on, the reader's
     /// positions are not those of the bytes.
     uncounted: bool,
@@ -176,7 +177,7 @@ impl World {
 
     fn record(&mut self, tgid: u32, record: Record) {
         // No two calls return at once.
-        self.now += 1;
+        self.now += Duration::from_nanos(1);
         let time = self.now;
         self.ring.push_back((Origin { tgid, time }, record));
     }
@@ -229,13 +230,13 @@ impl Environment for Machine {
     }
     fn forget_connection(&mut self, _key: EndpointKey, _user: u32) {}
     fn leave_connection(&mut self, _key: EndpointKey, _left: LeftAlone, _user: u32) {}
-    fn survey(&mut self, now: u64, _sought: &[EndpointKey]) {
+    fn survey(&mut self, now: BootTime, _sought: &[EndpointKey]) {
         let mut world = self.0.borrow_mut();
         if world.begun <= world.surveyed {
             world.begun = now;
         }
     }
-    fn surveyed(&mut self) -> u64 {
+    fn surveyed(&mut self) -> BootTime {
         self.0.borrow().surveyed
     }
     fn is_held(&self, endpoint: EndpointKey, end: End) -> bool {
@@ -418,7 +419,7 @@ impl Run {
                 Machine(Rc::clone(&world)),
                 SETTINGS,
                 BootClock::at_epoch(),
-                0,
+                BootTime::default(),
             ),
             checked: Checked {
                 world: Rc::clone(&world),
@@ -515,7 +516,7 @@ impl Run {
                 milliseconds,
                 survey,
             } => {
-                world.now += u64::from(milliseconds) * 1_000_000;
+                world.now += Duration::from_millis(milliseconds.into());
                 if survey {
                     world.surveyed = world.begun;
                 }
@@ -541,7 +542,7 @@ impl Run {
 
     fn finish(mut self) {
         self.tick();
-        let now = self.world.borrow().now + 1;
+        let now = self.world.borrow().now + Duration::from_nanos(1);
         self.tracker.finish(now, &mut self.checked);
         assert!(self.checked.open.is_empty());
         for (session, bytes) in &self.checked.ended.0 {

@@ -1,6 +1,6 @@
 //! Converts the kernel's time stamps to calendar time.
 
-use mcpinspect_core::model::Timestamp;
+use mcpinspect_core::model::{BootTime, Timestamp};
 use nix::time::{ClockId, clock_gettime};
 
 /// Converts `CLOCK_BOOTTIME` to calendar time. The offset is measured again now and then, because the
@@ -19,7 +19,7 @@ impl BootClock {
     pub fn measure() -> nix::Result<Self> {
         let now = nanos(ClockId::CLOCK_REALTIME)?;
         Ok(Self {
-            boot: now.saturating_sub(Self::now_boot()?),
+            boot: now.saturating_sub(Self::now_boot()?.0),
         })
     }
 
@@ -28,17 +28,17 @@ impl BootClock {
         Self { boot: 0 }
     }
 
-    /// The calendar time `boot_nanos` after boot.
-    pub fn at(self, boot_nanos: u64) -> Timestamp {
-        Timestamp(self.boot.saturating_add(boot_nanos))
+    /// The calendar time of a point in time.
+    pub fn at(self, time: BootTime) -> Timestamp {
+        Timestamp(self.boot.saturating_add(time.0))
     }
 
-    /// Nanoseconds since boot.
+    /// The current time.
     ///
     /// # Errors
     /// As [`Self::measure`].
-    pub fn now_boot() -> nix::Result<u64> {
-        nanos(ClockId::CLOCK_BOOTTIME)
+    pub fn now_boot() -> nix::Result<BootTime> {
+        nanos(ClockId::CLOCK_BOOTTIME).map(BootTime)
     }
 }
 

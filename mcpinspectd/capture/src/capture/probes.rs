@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::Iter;
@@ -14,7 +15,7 @@ use mcpinspect_common::{
     CONNECTIONS_SHARE, End, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone, RING_SHARES,
     Stat, TlsPartyKey, left_alone_key, ring_share_slot, tls_scope,
 };
-use mcpinspect_core::model::{HookChoice, TlsChoice};
+use mcpinspect_core::model::{BootTime, HookChoice, TlsChoice};
 use mcpinspect_process as process;
 
 use super::error::ProbeError;
@@ -36,8 +37,8 @@ use super::uprobe_multi;
 /// Where a kernel describes its own types.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Nanoseconds between two reports of missed calls.
-const MISSED_CALLS_INTERVAL: u64 = 60_000_000_000;
+/// Time between two reports of missed calls.
+const MISSED_CALLS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The iterator over all descriptors of all processes.
 const ITERATOR: &str = "descriptors";
@@ -78,7 +79,7 @@ pub struct Probes {
     switchover: Option<Switchover>,
     /// Missed calls already reported in the log, and when to check again.
     missed_reported: u64,
-    next_missed_report: u64,
+    next_missed_report: BootTime,
     /// The processes whose calls are captured.
     pub tracked: TrackedProcesses,
     watches: HashMap<MapData, EndpointKey, EndpointWatch>,
@@ -151,7 +152,7 @@ impl Probes {
             hook,
             switchover,
             missed_reported: 0,
-            next_missed_report: 0,
+            next_missed_report: BootTime::default(),
             tracked,
             watches: map(&mut ebpf, "WATCHES")?,
             counters: map(&mut ebpf, "COUNTERS")?,
@@ -195,9 +196,8 @@ impl Probes {
         }
     }
 
-    /// Detaches the tracepoint as soon as function exits see every call. `now` is in nanoseconds since
-    /// boot. Call it several times a second.
-    pub fn finish_switchover(&mut self, now: u64) {
+    /// Detaches the tracepoint as soon as function exits see every call. Call it several times a second.
+    pub fn finish_switchover(&mut self, now: BootTime) {
         let due = self
             .switchover
             .as_mut()
@@ -226,12 +226,12 @@ impl Probes {
         self.hook.calls_missed(&self.object())
     }
 
-    /// Logs missed calls, at most once a minute. `now` is in nanoseconds since boot.
-    pub fn report_missed_calls(&mut self, now: u64) {
+    /// Logs missed calls, at most once a minute.
+    pub fn report_missed_calls(&mut self, now: BootTime) {
         if now < self.next_missed_report {
             return;
         }
-        self.next_missed_report = now.saturating_add(MISSED_CALLS_INTERVAL);
+        self.next_missed_report = now + MISSED_CALLS_INTERVAL;
         let missed = self.calls_missed();
         if missed > self.missed_reported {
             tracing::warn!(

@@ -7,7 +7,7 @@ use mcpinspect_common::{
     RecordFlags, RecordHeader, RecordKind, TlsNews,
 };
 use mcpinspect_core::model::{
-    BlindMechanism, Executed, ExecutedBy, GapReason, Pid, Segment, ticks,
+    BlindMechanism, BootTime, Executed, ExecutedBy, GapReason, Pid, Segment, ticks,
 };
 use thiserror::Error;
 
@@ -27,8 +27,8 @@ pub enum DecodeError {
 pub struct Origin {
     /// Process (thread group).
     pub tgid: u32,
-    /// Nanoseconds on `CLOCK_BOOTTIME`.
-    pub time: u64,
+    /// When it was written.
+    pub time: BootTime,
 }
 
 /// One record of the probes. The fields are those of [`RecordHeader`], which documents them.
@@ -141,6 +141,7 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
             mechanism: mechanism(aux).ok_or(DecodeError::Unknown)?,
         },
     };
+    let time = BootTime(time);
     Ok((Origin { tgid, time }, record))
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError};
-use mcpinspect_core::model::Pid;
+use mcpinspect_core::model::{BootTime, Pid};
 use mcpinspect_process as process;
 use mcpinspect_process::{calls, fds};
 
@@ -20,18 +20,18 @@ use super::object::map;
 use super::operations;
 use super::tracked::TrackedProcesses;
 
-/// Nanoseconds between two scans of the threads, at first and at most: each scan visits all tracked
+/// Time between two scans of the threads, at first and at most: each scan visits all tracked
 /// processes on the machine.
-const PAUSE: u64 = Duration::from_secs(1).as_nanos() as u64;
-const PAUSE_MAX: u64 = Duration::from_secs(30).as_nanos() as u64;
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A switchover in progress.
 pub(super) struct Switchover {
     under_way: Array<MapData, u32>,
     /// Threads that have ended a call since it began, by process and thread.
     threads: HashMap<MapData, u64, u8>,
-    next_scan: u64,
-    pause: u64,
+    next_scan: BootTime,
+    pause: Duration,
 }
 
 impl Switchover {
@@ -40,7 +40,7 @@ impl Switchover {
         Ok(Self {
             under_way: map(ebpf, "SWITCHING_OVER")?,
             threads: map(ebpf, "THREADS_SEEN")?,
-            next_scan: 0,
+            next_scan: BootTime::default(),
             pause: PAUSE,
         })
     }
@@ -56,10 +56,10 @@ impl Switchover {
     }
 
     /// Whether it is time for the next scan.
-    pub(super) fn is_due(&mut self, now: u64) -> bool {
+    pub(super) fn is_due(&mut self, now: BootTime) -> bool {
         let due = now >= self.next_scan;
         if due {
-            self.next_scan = now.saturating_add(self.pause);
+            self.next_scan = now + self.pause;
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
         due

@@ -16,7 +16,7 @@ use aya::maps::{HashMap, MapData};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
 use mcpinspect_common::{GoEntry, TlsEntry, TlsExit};
-use mcpinspect_core::model::Pid;
+use mcpinspect_core::model::{BootTime, Pid};
 
 use super::clock::BootClock;
 use super::error::ProbeError;
@@ -263,7 +263,7 @@ impl TlsProbes {
     }
 
     fn note(&mut self, pid: Pid, times: impl FnOnce(u64, u64) -> [u64; 2]) {
-        let Ok(now) = BootClock::now_boot() else {
+        let Ok(BootTime(now)) = BootClock::now_boot() else {
             return;
         };
         let known = self.attached.get(&pid.0, 0);

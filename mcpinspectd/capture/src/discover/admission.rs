@@ -5,7 +5,7 @@
 //! its next message on, as soon as there is room; what it carried meanwhile is a gap of known length.
 
 use mcpinspect_common::EndpointKey;
-use mcpinspect_core::model::{BlindMechanism, GapReason};
+use mcpinspect_core::model::{BlindMechanism, BootTime, GapReason};
 
 use super::admission_queue::Role;
 use super::following;
@@ -16,7 +16,7 @@ use super::stream::{Reason, StreamState};
 use crate::capture::Origin;
 
 /// Admits sessions that wait for room, while there is any.
-pub fn admit(step: &mut Step<'_>, now: u64) {
+pub fn admit(step: &mut Step<'_>, now: BootTime) {
     for (key, role) in step.quotas.admissions.take_arrived() {
         if !step.traffic.streams.is_undecided(key) {
             continue;
@@ -52,7 +52,7 @@ pub fn admit(step: &mut Step<'_>, now: u64) {
 }
 
 /// Follows neither a stream nor the other direction of its programs until there is room.
-fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: u64) {
+fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: BootTime) {
     step.traffic.sessions.refuse();
     let tgid = step
         .traffic

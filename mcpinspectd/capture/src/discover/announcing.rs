@@ -8,10 +8,11 @@
 //! `/proc` shows about them, or be gone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::model::{
-    Direction, InodeKey, Input, Pid, ServerEndpoint, ServerSide, SessionStart,
+    BootTime, Direction, InodeKey, Input, Pid, ServerEndpoint, ServerSide, SessionStart,
 };
 use mcpinspect_process::ProcessInfo;
 use mcpinspect_process::identity::Launched;
@@ -21,8 +22,8 @@ use super::captured::Captured;
 use super::flow::SessionIndex;
 use super::step::Step;
 
-/// Nanoseconds that a session waits for its client to show itself.
-const CLIENT_TIMEOUT: u64 = 100_000_000;
+/// Time that a session waits for its client to show itself.
+const CLIENT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Most bytes that wait for that.
 const PENDING_MAX: usize = 1 << 20;
 
@@ -38,11 +39,10 @@ pub struct Parties {
 
 /// Returns the parties of a session that should be announced now: its client is known, or
 /// it has waited long enough for that.
-pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: u64) -> Option<Parties> {
+pub fn ready(step: &mut Step<'_>, index: SessionIndex, now: BootTime) -> Option<Parties> {
     let session = step.traffic.sessions.get(index)?;
     let since = session.pending.since().unwrap_or(now);
-    let timed_out =
-        now.saturating_sub(since) > CLIENT_TIMEOUT || session.pending.memory() > PENDING_MAX;
+    let timed_out = now.since(since) > CLIENT_TIMEOUT || session.pending.memory() > PENDING_MAX;
     let parties = parties(step, index);
     (parties.client.is_some() || timed_out).then_some(parties)
 }
@@ -169,8 +169,8 @@ pub fn announce(
     step: &mut Step<'_>,
     index: SessionIndex,
     parties: Parties,
-    now: u64,
-) -> (Vec<Captured<'static>>, u64) {
+    now: BootTime,
+) -> (Vec<Captured<'static>>, BootTime) {
     let Parties {
         server,
         server_info,

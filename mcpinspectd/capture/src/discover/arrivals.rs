@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use mcpinspect_core::model::{Content, Segment, StreamEvent};
+use mcpinspect_core::model::{BootTime, Content, Segment, StreamEvent};
 
 /// Most pieces to keep apart; any excess counts as one piece.
 const PIECES_MAX: usize = 4096;
@@ -14,14 +14,14 @@ const PIECES_MAX: usize = 4096;
 const SPARE: usize = 16;
 
 /// Takes what comes out of a stream, with the time at which it arrived.
-pub type Emit<'e> = dyn FnMut(StreamEvent<'_>, u64) + 'e;
+pub type Emit<'e> = dyn FnMut(StreamEvent<'_>, BootTime) + 'e;
 
 /// One piece that arrived.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     start: u64,
     end: u64,
-    time: u64,
+    time: BootTime,
 }
 
 /// The pieces by position. Each has bytes that have not come out.
@@ -34,7 +34,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Notes that bytes have arrived.
-    pub fn note(&mut self, start: u64, length: u64, time: u64) {
+    pub fn note(&mut self, start: u64, length: u64, time: BootTime) {
         let end = start.saturating_add(length);
         if length == 0 || end <= self.next {
             return;
@@ -55,12 +55,12 @@ impl Arrivals {
     }
 
     /// When the oldest byte arrived that has not come out.
-    pub fn oldest(&self) -> Option<u64> {
+    pub fn oldest(&self) -> Option<BootTime> {
         self.pieces.iter().map(|piece| piece.time).min()
     }
 
     /// Passes on what comes out now, split where arrival times differ.
-    pub fn emit(&mut self, event: StreamEvent<'_>, now: u64, emit: &mut Emit<'_>) {
+    pub fn emit(&mut self, event: StreamEvent<'_>, now: BootTime, emit: &mut Emit<'_>) {
         match event {
             StreamEvent::Segment(Segment {
                 mut position,
@@ -93,7 +93,7 @@ impl Arrivals {
     }
 
     /// The piece that a byte belongs to, or else the next one: where it ends, and when it arrived.
-    fn at(&self, position: u64) -> Option<(u64, u64)> {
+    fn at(&self, position: u64) -> Option<(u64, BootTime)> {
         let piece = self.pieces.iter().find(|piece| piece.end > position)?;
         Some((piece.end, piece.time))
     }
@@ -124,9 +124,9 @@ mod tests {
     }
 
     /// What comes out, with its times.
-    fn out(arrivals: &mut Arrivals, event: StreamEvent<'_>) -> Vec<(String, u64)> {
+    fn out(arrivals: &mut Arrivals, event: StreamEvent<'_>) -> Vec<(String, BootTime)> {
         let mut out = Vec::new();
-        arrivals.emit(event, 99, &mut |event, time| {
+        arrivals.emit(event, BootTime(99), &mut |event, time| {
             let text = match event {
                 StreamEvent::Segment(Segment { position, content }) => match content {
                     Content::Bytes(bytes) => {
@@ -142,32 +142,32 @@ mod tests {
         out
     }
 
-    fn said(what: &str, time: u64) -> (String, u64) {
-        (what.to_owned(), time)
+    fn said(what: &str, time: u64) -> (String, BootTime) {
+        (what.to_owned(), BootTime(time))
     }
 
     #[test]
     fn bytes_come_out_with_the_moments_of_their_arrival() {
         let mut arrivals = Arrivals::default();
-        arrivals.note(3, 3, 11);
-        arrivals.note(0, 3, 12);
-        assert_eq!(arrivals.oldest(), Some(11));
+        arrivals.note(3, 3, BootTime(11));
+        arrivals.note(0, 3, BootTime(12));
+        assert_eq!(arrivals.oldest(), Some(BootTime(11)));
         assert_eq!(
             out(&mut arrivals, bytes(0, b"abcde")),
             [said("0 abc", 12), said("3 de", 11)]
         );
-        assert_eq!(arrivals.oldest(), Some(11), "a byte is left");
+        assert_eq!(arrivals.oldest(), Some(BootTime(11)), "a byte is left");
         assert_eq!(out(&mut arrivals, bytes(5, b"f")), [said("5 f", 11)]);
         assert_eq!(arrivals.oldest(), None);
         assert_eq!(out(&mut arrivals, bytes(6, b"g")), [said("6 g", 99)]);
-        arrivals.note(2, 5, 13);
+        arrivals.note(2, 5, BootTime(13));
         assert_eq!(arrivals.oldest(), None, "came out before");
     }
 
     #[test]
     fn a_gap_comes_with_what_is_behind_it() {
         let mut arrivals = Arrivals::default();
-        arrivals.note(10, 5, 20);
+        arrivals.note(10, 5, BootTime(20));
         let gap = |position, length| Segment::lost(position, length, GapReason::RingFull).into();
         assert_eq!(out(&mut arrivals, gap(0, 10)), [said("0+10", 20)]);
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
     fn a_bounded_number_of_pieces_is_told_apart() {
         let mut arrivals = Arrivals::default();
         for index in 0..2 * PIECES_MAX as u64 {
-            arrivals.note(index, 1, index);
+            arrivals.note(index, 1, BootTime(index));
         }
         assert_eq!(arrivals.pieces.len(), PIECES_MAX);
         let all = vec![b'x'; 2 * PIECES_MAX];

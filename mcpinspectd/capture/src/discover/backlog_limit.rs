@@ -4,7 +4,7 @@
 //! budget. Beyond it, the session with most releases it, of the user with most: what waits there is passed on
 //! uncompared and with gaps, and the user is reported.
 
-use mcpinspect_core::model::BlindMechanism;
+use mcpinspect_core::model::{BlindMechanism, BootTime};
 
 use super::delivery;
 use super::flow::SessionIndex;
@@ -12,7 +12,7 @@ use super::step::Step;
 use crate::capture::Origin;
 
 /// Has sessions release what waits until the rest is within the budget.
-pub fn enforce(step: &mut Step<'_>, now: u64) {
+pub fn enforce(step: &mut Step<'_>, now: BootTime) {
     while step.traffic.sessions.backlog().bytes() > step.settings.max_backlog {
         let Some((user, index)) = step.traffic.sessions.with_most_backlog() else {
             return;
@@ -34,7 +34,7 @@ pub fn enforce(step: &mut Step<'_>, now: u64) {
     }
 }
 
-fn release(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+fn release(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
     tracing::debug!(
         session = index,
         "too much waits in sessions; this one releases it"

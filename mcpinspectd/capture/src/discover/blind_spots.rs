@@ -1,6 +1,6 @@
 //! Reports where bytes move past the probes.
 
-use mcpinspect_core::model::BlindMechanism;
+use mcpinspect_core::model::{BlindMechanism, BootTime};
 
 use super::flow::SessionIndex;
 use super::step::Step;
@@ -36,7 +36,7 @@ pub fn report(
 }
 
 /// Reports the sessions whose parties are blind processes.
-pub fn report_processes(step: &mut Step<'_>, time: u64) {
+pub fn report_processes(step: &mut Step<'_>, time: BootTime) {
     let mut found = Vec::new();
     for (index, session) in step.traffic.sessions.iter() {
         for tgid in [session.server, session.client].into_iter().flatten() {
@@ -52,7 +52,7 @@ pub fn report_processes(step: &mut Step<'_>, time: u64) {
 }
 
 /// Reports what was noted about a session's streams before it was announced.
-pub fn report_suspicions(step: &mut Step<'_>, index: SessionIndex, time: u64) {
+pub fn report_suspicions(step: &mut Step<'_>, index: SessionIndex, time: BootTime) {
     let Some(session) = step.traffic.sessions.get_mut(index) else {
         return;
     };

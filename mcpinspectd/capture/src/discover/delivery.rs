@@ -1,7 +1,9 @@
 //! Passes a session's bytes on: in order, after announcing the session, with its parties.
 
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::{BlindMechanism, Content, Direction, EndReason, Segment, StreamEvent};
+use mcpinspect_core::model::{
+    BlindMechanism, BootTime, Content, Direction, EndReason, Segment, StreamEvent,
+};
 use mcpinspect_core::wire::comparison::Start;
 
 use super::announcing::{self, Parties};
@@ -48,7 +50,7 @@ pub fn bind(
 }
 
 /// Passes on what was kept of the streams of one session, in the order of arrival.
-pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: u64) {
+pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: BootTime) {
     blind_spots::report_suspicions(step, index, now);
     for Bound { key, kept, .. } in bound {
         if step.settings.compare_ends {
@@ -191,7 +193,7 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
 
 /// Makes the writer's end the source of a stream whose reader cannot be seen, and passes on what was
 /// kept of it. Returns whether that changed anything.
-pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: u64) -> bool {
+pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: BootTime) -> bool {
     let mut kept = None;
     step.traffic
         .pass_on_alone(&mut step.output, key, |flow, emit| {
@@ -294,7 +296,7 @@ fn note_party(step: &mut Step<'_>, index: SessionIndex, direction: Direction, en
 }
 
 /// Whether a session is announced. Announces it first if that is due.
-fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
+fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: BootTime) -> bool {
     let Some(session) = step.traffic.sessions.get(index) else {
         return false;
     };
@@ -309,7 +311,7 @@ fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: u64) -> bool {
 }
 
 /// Announces the sessions that have waited long enough for their clients.
-pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
+pub fn announce_waiting(step: &mut Step<'_>, now: BootTime) {
     for index in step
         .traffic
         .sessions
@@ -320,7 +322,7 @@ pub fn announce_waiting(step: &mut Step<'_>, now: u64) {
 }
 
 /// Announces a session without its client, if anything waits for that.
-pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
     let is_pending = step
         .traffic
         .sessions
@@ -333,7 +335,7 @@ pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 }
 
 /// Announces a session, and passes on what waited for that.
-fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: u64) {
+fn announce(step: &mut Step<'_>, index: SessionIndex, parties: Parties, now: BootTime) {
     let (pending, time) = announcing::announce(step, index, parties, now);
     for captured in pending {
         match captured.segment.content {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mcpinspect_common::{End, EndpointCounters, EndpointKey, EndpointWatch, LeftAlone};
-use mcpinspect_core::model::{Executed, ServerIdentity};
+use mcpinspect_core::model::{BootTime, Executed, ServerIdentity};
 use mcpinspect_process::identity::Launched;
 use mcpinspect_process::{Launches, ProcessInfo};
 
@@ -74,10 +74,9 @@ pub trait Environment {
     /// Begins a survey, unless one is in progress or has only just ended. It also finds out
     /// who can read `sought`, and removes the marks of processes that held no stream of interest twice
     /// in a row.
-    fn survey(&mut self, now: u64, sought: &[EndpointKey]);
-    /// Returns when the last finished survey began, in nanoseconds since boot; 0 before the
-    /// first.
-    fn surveyed(&mut self) -> u64;
+    fn survey(&mut self, now: BootTime, sought: &[EndpointKey]);
+    /// Returns when the last finished survey began; the default before the first.
+    fn surveyed(&mut self) -> BootTime;
     /// Whether anything held an end of an endpoint open when that survey looked. One that has
     /// become known since counts as held.
     fn is_held(&self, endpoint: EndpointKey, end: End) -> bool;

@@ -1,7 +1,7 @@
 //! A stream that is one direction of a session: its bytes in order, both ends compared.
 
 use mcpinspect_common::End;
-use mcpinspect_core::model::{Direction, GapReason, Segment, StreamEvent};
+use mcpinspect_core::model::{BootTime, Direction, GapReason, Segment, StreamEvent};
 use mcpinspect_core::wire::comparison::{EndComparison, Start};
 use mcpinspect_core::wire::reassembly::Reassembly;
 
@@ -32,7 +32,7 @@ pub struct Flow {
     /// The counts when last checked.
     last_count: Counted,
     /// Since when the counts are unchanged.
-    still_since: u64,
+    still_since: BootTime,
 }
 
 /// Bytes that the kernel counted at the two ends of a stream.
@@ -67,7 +67,7 @@ impl Flow {
             comparison: None,
             ended: false,
             last_count: Counted::default(),
-            still_since: 0,
+            still_since: BootTime::default(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Flow {
 
     /// When the oldest bytes arrived that have not come out, if there are any. For example, a request that was written but
     /// not seen being read: its server's answer shows that it was read.
-    pub fn watermark(&self) -> Option<u64> {
+    pub fn watermark(&self) -> Option<BootTime> {
         let unread = self.direction == Direction::ClientToServer
             && self.source == End::Reader
             && !self.has_started();
@@ -172,7 +172,7 @@ impl Flow {
     }
 
     /// Takes in a segment of the source.
-    pub fn push(&mut self, segment: &Segment<'_>, now: u64, emit: &mut Emit<'_>) {
+    pub fn push(&mut self, segment: &Segment<'_>, now: BootTime, emit: &mut Emit<'_>) {
         if let Some(bytes) = segment.as_bytes() {
             self.arrivals
                 .note(segment.position, bytes.len() as u64, now);
@@ -183,14 +183,14 @@ impl Flow {
     }
 
     /// Gives up bytes that are overdue.
-    pub fn settle(&mut self, now: u64, emit: &mut Emit<'_>) {
+    pub fn settle(&mut self, now: BootTime, emit: &mut Emit<'_>) {
         self.reassemble(now, emit, |reassembly, mut emit| {
             reassembly.settle(now, &mut emit);
         });
     }
 
     /// Gives up all bytes before `position` that have not arrived, for `reason`.
-    pub fn finish(&mut self, position: u64, reason: GapReason, now: u64, emit: &mut Emit<'_>) {
+    pub fn finish(&mut self, position: u64, reason: GapReason, now: BootTime, emit: &mut Emit<'_>) {
         self.reassemble(now, emit, |reassembly, mut emit| {
             reassembly.finish(position, reason, &mut emit);
         });
@@ -199,7 +199,7 @@ impl Flow {
     /// Puts segments of the source in order, and compares them with the writer's end if that is enabled.
     fn reassemble(
         &mut self,
-        now: u64,
+        now: BootTime,
         emit: &mut Emit<'_>,
         act: impl FnOnce(&mut Reassembly, &mut dyn FnMut(Segment<'_>)),
     ) {
@@ -213,7 +213,7 @@ impl Flow {
     }
 
     /// Takes in bytes that were seen at the writer's end while the reader's is the source.
-    pub fn written(&mut self, segment: &Segment<'_>, now: u64, emit: &mut Emit<'_>) {
+    pub fn written(&mut self, segment: &Segment<'_>, now: BootTime, emit: &mut Emit<'_>) {
         let (position, Some(bytes)) = (segment.position, segment.as_bytes()) else {
             return;
         };
@@ -226,18 +226,18 @@ impl Flow {
     }
 
     /// Continues where one end has waited too long for the other.
-    pub fn settle_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
+    pub fn settle_comparison(&mut self, now: BootTime, emit: &mut Emit<'_>) {
         self.compare_ends(now, emit, |ends, emit| ends.settle(now, emit));
     }
 
     /// Continues without what one end still waits for.
-    pub fn finish_comparison(&mut self, now: u64, emit: &mut Emit<'_>) {
+    pub fn finish_comparison(&mut self, now: BootTime, emit: &mut Emit<'_>) {
         self.compare_ends(now, emit, EndComparison::finish);
     }
 
     fn compare_ends(
         &mut self,
-        now: u64,
+        now: BootTime,
         emit: &mut Emit<'_>,
         act: impl FnOnce(&mut EndComparison, &mut dyn FnMut(StreamEvent<'_>)),
     ) {
@@ -249,7 +249,7 @@ impl Flow {
 
     /// Releases what waits: bytes come out without having been compared, those in between that have not arrived
     /// are given up, and so is what was written if none of it was read yet.
-    pub fn release(&mut self, now: u64, emit: &mut Emit<'_>) {
+    pub fn release(&mut self, now: BootTime, emit: &mut Emit<'_>) {
         self.reassemble(now, emit, |reassembly, mut emit| {
             reassembly.give_up(GapReason::RingFull, &mut emit);
         });
@@ -264,7 +264,7 @@ impl Flow {
 
     /// Makes the writer's end the source, because the reader cannot be seen, and stops comparing.
     /// Returns what was kept of the writer's end; `None` if it is the source already.
-    pub fn switch_to_writer(&mut self, now: u64, emit: &mut Emit<'_>) -> Option<Prefix> {
+    pub fn switch_to_writer(&mut self, now: BootTime, emit: &mut Emit<'_>) -> Option<Prefix> {
         if self.source == End::Writer {
             return None;
         }
@@ -276,7 +276,7 @@ impl Flow {
     }
 
     /// Notes the current counts. Returns since when they are unchanged.
-    pub fn still_since(&mut self, counted: Counted, now: u64) -> u64 {
+    pub fn still_since(&mut self, counted: Counted, now: BootTime) -> BootTime {
         if self.last_count != counted {
             self.last_count = counted;
             self.still_since = now;
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     /// Collects the bytes, with `.` for a lost one.
-    fn collect(out: &mut Vec<u8>) -> impl FnMut(StreamEvent<'_>, u64) {
+    fn collect(out: &mut Vec<u8>) -> impl FnMut(StreamEvent<'_>, BootTime) {
         |event, _| match event {
             StreamEvent::Segment(segment) => match segment.content {
                 Content::Bytes(bytes) => out.extend_from_slice(&bytes),
@@ -318,12 +318,12 @@ mod tests {
     #[test]
     fn pieces_come_out_in_order_and_gaps_are_counted() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.push(&bytes(3, b"def"), 0, &mut collect(&mut out));
+        flow.push(&bytes(3, b"def"), BootTime(0), &mut collect(&mut out));
         assert!(flow.is_waiting() && !flow.has_started());
-        flow.push(&bytes(0, b"abc"), 0, &mut collect(&mut out));
+        flow.push(&bytes(0, b"abc"), BootTime(0), &mut collect(&mut out));
         let lost = Segment::lost(6, 2, GapReason::PageNotResident);
-        flow.push(&lost, 0, &mut collect(&mut out));
-        flow.finish(9, GapReason::RingFull, 0, &mut collect(&mut out));
+        flow.push(&lost, BootTime(0), &mut collect(&mut out));
+        flow.finish(9, GapReason::RingFull, BootTime(0), &mut collect(&mut out));
         assert_eq!(out, b"abcdef...");
         assert_eq!((flow.captured(), flow.lost(), flow.position()), (6, 3, 9));
     }
@@ -331,15 +331,21 @@ mod tests {
     #[test]
     fn what_was_written_replaces_a_reader_that_never_shows() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.written(&bytes(0, b"ab"), 1, &mut collect(&mut out));
-        flow.written(&bytes(2, b"cd"), 2, &mut collect(&mut out));
+        flow.written(&bytes(0, b"ab"), BootTime(1), &mut collect(&mut out));
+        flow.written(&bytes(2, b"cd"), BootTime(2), &mut collect(&mut out));
         let kept = flow
-            .switch_to_writer(0, &mut collect(&mut out))
+            .switch_to_writer(BootTime(0), &mut collect(&mut out))
             .expect("kept");
         let pieces: Vec<_> = kept.pieces().collect();
-        assert_eq!(pieces, [(0, &b"ab"[..], 1), (2, b"cd", 2)]);
+        assert_eq!(
+            pieces,
+            [(0, &b"ab"[..], BootTime(1)), (2, b"cd", BootTime(2)),]
+        );
         assert_eq!(flow.source(), End::Writer);
-        assert!(flow.switch_to_writer(0, &mut collect(&mut out)).is_none());
+        assert!(
+            flow.switch_to_writer(BootTime(0), &mut collect(&mut out))
+                .is_none()
+        );
     }
 
     #[test]
@@ -347,9 +353,13 @@ mod tests {
         let (mut flow, mut out) = (flow(), Vec::new());
         flow.compare(Start::Together);
         assert!(flow.is_compared());
-        flow.written(&bytes(0, b"written "), 0, &mut collect(&mut out));
-        flow.push(&bytes(0, b"written read"), 0, &mut collect(&mut out));
-        flow.switch_to_writer(0, &mut collect(&mut out));
+        flow.written(&bytes(0, b"written "), BootTime(0), &mut collect(&mut out));
+        flow.push(
+            &bytes(0, b"written read"),
+            BootTime(0),
+            &mut collect(&mut out),
+        );
+        flow.switch_to_writer(BootTime(0), &mut collect(&mut out));
         assert_eq!(out, b"written read");
         assert!(!flow.is_compared());
     }
@@ -358,10 +368,18 @@ mod tests {
     fn differences_between_the_ends_come_out() {
         let (mut flow, mut out) = (flow(), Vec::new());
         flow.compare(Start::Together);
-        flow.written(&bytes(0, b"a harmless result\n"), 0, &mut collect(&mut out));
-        flow.push(&bytes(0, b"a poisoned result\n"), 0, &mut collect(&mut out));
+        flow.written(
+            &bytes(0, b"a harmless result\n"),
+            BootTime(0),
+            &mut collect(&mut out),
+        );
+        flow.push(
+            &bytes(0, b"a poisoned result\n"),
+            BootTime(0),
+            &mut collect(&mut out),
+        );
         assert!(flow.is_comparison_waiting());
-        flow.finish_comparison(0, &mut collect(&mut out));
+        flow.finish_comparison(BootTime(0), &mut collect(&mut out));
         assert_eq!(out, b"a poisoned result\n!");
     }
 
@@ -369,8 +387,8 @@ mod tests {
     fn counts_are_still_from_the_first_look_at_which_they_are_the_same() {
         let mut flow = flow();
         let counted = |written, read| Counted { written, read };
-        assert_eq!(flow.still_since(counted(1, 0), 10), 10);
-        assert_eq!(flow.still_since(counted(1, 0), 20), 10);
-        assert_eq!(flow.still_since(counted(1, 1), 30), 30);
+        assert_eq!(flow.still_since(counted(1, 0), BootTime(10)), BootTime(10));
+        assert_eq!(flow.still_since(counted(1, 0), BootTime(20)), BootTime(10));
+        assert_eq!(flow.still_since(counted(1, 1), BootTime(30)), BootTime(30));
     }
 }

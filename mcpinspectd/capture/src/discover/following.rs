@@ -2,7 +2,7 @@
 
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::mcp::sniff::Evidence;
-use mcpinspect_core::model::{BlindMechanism, Direction, GapReason};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Direction, GapReason};
 
 use super::counts::counted;
 use super::delivery::{self, Bound};
@@ -16,7 +16,7 @@ use super::stream::{Reason, Skipped, StreamState};
 /// Makes a stream one direction of a session, and looks for the other one. `role` is the direction,
 /// if the stream's messages tell. If there is no room for a session, the stream waits for the
 /// next tick to find some.
-pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, now: u64) {
+pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, now: BootTime) {
     let pairing = pairing(step);
     let direction = role.unwrap_or_else(|| pairing.direction_of(key));
     let index = match pairing.place(key, direction) {
@@ -39,7 +39,7 @@ pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, n
 }
 
 /// Adds the direction that a session lacks, if it can be found.
-pub fn complete(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+pub fn complete(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
     if let Some(bound) = bind_missing_half(step, index) {
         delivery::catch_up(step, index, &[bound], now);
     }

@@ -5,9 +5,11 @@
 //! and everything that was sent has been read or can no longer be. Finding out takes a survey of the
 //! machine, so that is done only when a session looks over, and at intervals for what went unnoticed.
 
+use std::time::Duration;
+
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, EndReason, GapReason, SessionId, StreamEvent, StreamLedger,
+    BlindMechanism, BootTime, Direction, EndReason, GapReason, SessionId, StreamEvent, StreamLedger,
 };
 
 use super::counts::{correct_double_count, counted};
@@ -19,12 +21,12 @@ use super::step::Step;
 use super::stream::Reason;
 use crate::capture::Origin;
 
-/// Nanoseconds for which a session looks over before it is checked, so that a launcher can hand over.
-pub const CLOSING_TIMEOUT: u64 = 50_000_000;
-/// Nanoseconds that counted bytes may take to arrive before they are given up.
-const ARRIVAL_TIMEOUT: u64 = 2_000_000_000;
-/// Nanoseconds that the reader's record of the end may take to arrive after the reader is gone.
-const LAST_RECORD_TIMEOUT: u64 = 300_000_000;
+/// Time for which a session looks over before it is checked, so that a launcher can hand over.
+pub const CLOSING_TIMEOUT: Duration = Duration::from_millis(50);
+/// Time that counted bytes may take to arrive before they are given up.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time that the reader's record of the end may take to arrive after the reader is gone.
+const LAST_RECORD_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Whether a session's streams continue after this end reason: what is unread may still be read.
 fn streams_go_on(reason: EndReason) -> bool {
@@ -35,7 +37,7 @@ fn streams_go_on(reason: EndReason) -> bool {
 }
 
 /// Ends a session if it is over according to the last survey.
-pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
     let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
@@ -55,7 +57,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
     let client_gone = !held(to_client, End::Reader) && !held(to_server, End::Writer);
     if !server_gone && !client_gone {
         // The descriptors went to another process: the session continues until that one leaves.
-        if now.saturating_sub(since) > ARRIVAL_TIMEOUT
+        if now.since(since) > ARRIVAL_TIMEOUT
             && let Some(session) = step.traffic.sessions.get_mut(index)
         {
             session.keep_open();
@@ -63,7 +65,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
         return;
     }
     // A process that holds the other end can still read what is unread.
-    let waited = now.saturating_sub(since);
+    let waited = now.since(since);
     let pending = [to_server, to_client].into_iter().flatten().any(|key| {
         let counted = counted(&step.traffic.streams, step.machine, key);
         let unread = counted.written > counted.read;
@@ -79,7 +81,7 @@ pub fn close_if_over(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 }
 
 /// Ends all sessions because the daemon stops. All records must have been taken in.
-pub fn end_all(step: &mut Step<'_>, now: u64) {
+pub fn end_all(step: &mut Step<'_>, now: BootTime) {
     for index in step.traffic.sessions.indices(|_| true) {
         end(step, index, EndReason::MonitoringStopped, now);
     }
@@ -87,7 +89,7 @@ pub fn end_all(step: &mut Step<'_>, now: u64) {
 
 /// Drops a session to make room for another user's: what it carries from now on is not seen until
 /// there is room again.
-pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
+pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
     let Some(session) = step.traffic.sessions.get(index) else {
         return;
     };
@@ -113,7 +115,7 @@ pub fn make_way(step: &mut Step<'_>, index: SessionIndex, now: u64) {
 
 /// Ends a session: bytes that have not arrived are lost, its accounts are closed, and its streams
 /// are ignored from now on.
-fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
+fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: BootTime) {
     delivery::announce_pending(step, index, now);
     let Some(session) = step.traffic.sessions.get(index) else {
         return;
@@ -139,7 +141,12 @@ fn end(step: &mut Step<'_>, index: SessionIndex, reason: EndReason, now: u64) {
 }
 
 /// Gives up what has not arrived of a stream. Returns what was counted.
-fn finish_stream(step: &mut Step<'_>, key: EndpointKey, reason: EndReason, now: u64) -> Counted {
+fn finish_stream(
+    step: &mut Step<'_>,
+    key: EndpointKey,
+    reason: EndReason,
+    now: BootTime,
+) -> Counted {
     let mut counts = counted(&step.traffic.streams, step.machine, key);
     let drained = step
         .traffic
@@ -187,7 +194,7 @@ fn close_account(
     direction: Direction,
     counts: Counted,
     reason: EndReason,
-    now: u64,
+    now: BootTime,
 ) {
     let Some(flow) = step.traffic.streams.flow(key) else {
         return;
@@ -207,7 +214,7 @@ fn close_account(
 
 /// Checks everything known against the last survey: ends sessions whose end went unnoticed, and
 /// forgets streams that are gone.
-pub fn sweep(step: &mut Step<'_>, now: u64) {
+pub fn sweep(step: &mut Step<'_>, now: BootTime) {
     let machine = &*step.machine;
     let is_held = |key| holding::is_held(machine, key);
     for session in step.traffic.sessions.values_mut() {

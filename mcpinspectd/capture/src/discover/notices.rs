@@ -4,33 +4,33 @@
 //! report it. Once a minute is enough.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use mcpinspect_core::model::BlindMechanism;
+use mcpinspect_core::model::{BlindMechanism, BootTime};
 
 use super::shares::Uid;
 
-/// Nanoseconds between two notices about one user and one budget.
-const INTERVAL: u64 = 60_000_000_000;
+/// Time between two notices about one user and one budget.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// Most users and budgets to remember.
 const NOTICES_MAX: usize = 4096;
 
 /// When which user was last reported, for which budget.
 #[derive(Debug, Default)]
 pub struct Notices {
-    told: HashMap<(Uid, BlindMechanism), u64>,
+    told: HashMap<(Uid, BlindMechanism), BootTime>,
 }
 
 impl Notices {
     /// Whether to report now that `user` has exhausted `budget`. If so, counts it as reported.
-    pub fn is_due(&mut self, user: Uid, budget: BlindMechanism, now: u64) -> bool {
+    pub fn is_due(&mut self, user: Uid, budget: BlindMechanism, now: BootTime) -> bool {
         if self.told.len() >= NOTICES_MAX {
-            self.told
-                .retain(|_, told| now.saturating_sub(*told) < INTERVAL);
+            self.told.retain(|_, told| now.since(*told) < INTERVAL);
         }
         let recently = self
             .told
             .get(&(user, budget))
-            .is_some_and(|told| now.saturating_sub(*told) < INTERVAL);
+            .is_some_and(|told| now.since(*told) < INTERVAL);
         if recently || self.told.len() >= NOTICES_MAX {
             return false;
         }
@@ -43,24 +43,38 @@ impl Notices {
 mod tests {
     use super::*;
 
+    const START: BootTime = BootTime(1);
+
     #[test]
     fn each_user_and_budget_is_told_once_in_a_while() {
         let mut notices = Notices::default();
-        assert!(notices.is_due(7, BlindMechanism::EndpointBudget, 1));
-        assert!(!notices.is_due(7, BlindMechanism::EndpointBudget, INTERVAL));
-        assert!(notices.is_due(7, BlindMechanism::SessionBudget, INTERVAL));
-        assert!(notices.is_due(8, BlindMechanism::EndpointBudget, INTERVAL));
-        assert!(notices.is_due(7, BlindMechanism::EndpointBudget, INTERVAL + 1));
+        assert!(notices.is_due(7, BlindMechanism::EndpointBudget, START));
+        assert!(!notices.is_due(
+            7,
+            BlindMechanism::EndpointBudget,
+            BootTime::default() + INTERVAL
+        ));
+        assert!(notices.is_due(
+            7,
+            BlindMechanism::SessionBudget,
+            BootTime::default() + INTERVAL
+        ));
+        assert!(notices.is_due(
+            8,
+            BlindMechanism::EndpointBudget,
+            BootTime::default() + INTERVAL
+        ));
+        assert!(notices.is_due(7, BlindMechanism::EndpointBudget, START + INTERVAL));
     }
 
     #[test]
     fn a_bounded_number_is_remembered() {
         let mut notices = Notices::default();
         for user in 0..2 * NOTICES_MAX as Uid {
-            notices.is_due(user, BlindMechanism::EndpointBudget, 1);
+            notices.is_due(user, BlindMechanism::EndpointBudget, START);
         }
         assert_eq!(notices.told.len(), NOTICES_MAX);
-        assert!(notices.is_due(0, BlindMechanism::EndpointBudget, 1 + INTERVAL));
+        assert!(notices.is_due(0, BlindMechanism::EndpointBudget, START + INTERVAL));
         assert_eq!(notices.told.len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mcpinspect_core::model::{
-    BlindMechanism, Direction, EndReason, Input, InputSink, Pid, SessionId, StreamEvent,
+    BlindMechanism, BootTime, Direction, EndReason, Input, InputSink, Pid, SessionId, StreamEvent,
 };
 
 use crate::capture::{BootClock, Origin};
@@ -21,7 +21,7 @@ impl Output<'_> {
         session: &SessionId,
         direction: Direction,
         event: StreamEvent<'_>,
-        time: u64,
+        time: BootTime,
     ) {
         let input = event.into_input(session, direction, self.clock.at(time));
         self.sink.input(input);
@@ -48,7 +48,7 @@ impl Output<'_> {
     }
 
     /// Reports that a session has ended.
-    pub fn session_ended(&mut self, session: &SessionId, reason: EndReason, time: u64) {
+    pub fn session_ended(&mut self, session: &SessionId, reason: EndReason, time: BootTime) {
         self.sink.input(Input::SessionEnded {
             session: session.into(),
             reason,

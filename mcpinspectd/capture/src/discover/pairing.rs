@@ -253,7 +253,10 @@ mod tests {
 
         /// A session that has one stream.
         fn session(&mut self, ino: u64, direction: Direction) -> SessionIndex {
-            let index = self.sessions.add(1, 0).expect("room");
+            let index = self
+                .sessions
+                .add(1, mcpinspect_core::model::BootTime::default())
+                .expect("room");
             self.streams.bind(pipe(ino), index, direction);
             let session = self.sessions.get_mut(index).expect("added");
             session.attach(pipe(ino), direction, false);

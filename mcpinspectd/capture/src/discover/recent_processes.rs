@@ -4,16 +4,19 @@
 //! a limited number of them.
 
 use std::collections::HashMap;
+use std::time::Duration;
+
+use mcpinspect_core::model::BootTime;
 
 /// Most processes to remember.
 const PROCESSES_MAX: usize = 1024;
-/// Nanoseconds to remember one.
-const REMEMBERED: u64 = 600_000_000_000;
+/// Time to remember one.
+const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// What is known about each process.
 #[derive(Debug)]
 pub struct RecentProcesses<K> {
-    by_pid: HashMap<u32, (u64, K)>,
+    by_pid: HashMap<u32, (BootTime, K)>,
 }
 
 impl<K> Default for RecentProcesses<K> {
@@ -26,10 +29,10 @@ impl<K> Default for RecentProcesses<K> {
 
 impl<K> RecentProcesses<K> {
     /// Notes a process. If there is no room, earlier ones make way.
-    pub fn add(&mut self, pid: u32, known: K, now: u64) {
+    pub fn add(&mut self, pid: u32, known: K, now: BootTime) {
         if self.by_pid.len() >= PROCESSES_MAX {
             self.by_pid
-                .retain(|_, (since, _)| now.saturating_sub(*since) < REMEMBERED);
+                .retain(|_, (since, _)| now.since(*since) < REMEMBERED);
         }
         if self.by_pid.len() >= PROCESSES_MAX
             && let Some(oldest) = self
@@ -72,7 +75,7 @@ mod tests {
     fn the_latest_processes_are_remembered() {
         let mut recent = RecentProcesses::default();
         for pid in 0..2000 {
-            recent.add(pid, pid + 1, u64::from(pid));
+            recent.add(pid, pid + 1, BootTime(pid.into()));
         }
         assert_eq!(recent.pids().len(), PROCESSES_MAX);
         assert!(recent.pids().contains(&1999) && !recent.pids().contains(&0));

@@ -7,7 +7,7 @@
 
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::mcp::sniff::{Evidence, evidence};
-use mcpinspect_core::model::{BlindMechanism, Direction, GapReason};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Direction, GapReason};
 
 use super::backlog_limit;
 use super::captured::Captured;
@@ -120,7 +120,7 @@ fn look_again(step: &mut Step<'_>, captured: &Captured<'_>) {
 }
 
 /// Samples the streams again that have used up their last sample. Call this about once a second.
-pub fn renew_samples(step: &mut Step<'_>, now: u64) {
+pub fn renew_samples(step: &mut Step<'_>, now: BootTime) {
     for key in step.traffic.streams.samples_due(now) {
         let positions = following::positions(step, key);
         let renewed = step

@@ -9,12 +9,13 @@
 //! Nothing is held back for long. If it would be, order gives way.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use mcpinspect_core::model::{Direction, StreamEvent};
+use mcpinspect_core::model::{BootTime, Direction, StreamEvent};
 
-/// Nanoseconds that an event may be buffered: longer than it takes to find that a reader is
+/// Time that an event may be buffered: longer than it takes to find that a reader is
 /// invisible.
-const TIMEOUT: u64 = 1_500_000_000;
+const TIMEOUT: Duration = Duration::from_millis(1500);
 /// Most bytes to buffer for a session.
 const BYTES_MAX: usize = 4 << 20;
 /// Most events to buffer for a session.
@@ -24,7 +25,7 @@ const EVENTS_MAX: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Buffered {
     /// The time of the call that is its source.
-    pub time: u64,
+    pub time: BootTime,
     /// Its stream.
     pub direction: Direction,
     /// What happens.
@@ -38,21 +39,21 @@ pub struct ReorderBuffer {
     events: VecDeque<Buffered>,
     bytes: usize,
     /// The last time in each direction.
-    last: [u64; 2],
+    last: [BootTime; 2],
 }
 
 /// The time up to which each stream of a session is complete; `None` where nothing of it is held back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks {
     /// What the client said.
-    pub to_server: Option<u64>,
+    pub to_server: Option<BootTime>,
     /// What the server said.
-    pub to_client: Option<u64>,
+    pub to_client: Option<BootTime>,
 }
 
 impl Watermarks {
     /// Whether an event at `time` in one direction may come before what the other holds back.
-    pub fn allow(self, direction: Direction, time: u64) -> bool {
+    pub fn allow(self, direction: Direction, time: BootTime) -> bool {
         let other = match direction {
             Direction::ClientToServer => self.to_client,
             Direction::ServerToClient => self.to_server,
@@ -73,7 +74,7 @@ impl ReorderBuffer {
     }
 
     /// Buffers an event.
-    pub fn push(&mut self, direction: Direction, time: u64, event: StreamEvent<'static>) {
+    pub fn push(&mut self, direction: Direction, time: BootTime, event: StreamEvent<'static>) {
         let last = &mut self.last[usize::from(direction == Direction::ServerToClient)];
         let time = time.max(*last);
         *last = time;
@@ -88,10 +89,10 @@ impl ReorderBuffer {
     }
 
     /// Removes and returns the first event, if it may be released.
-    pub fn pop_ready(&mut self, watermarks: Watermarks, now: u64) -> Option<Buffered> {
+    pub fn pop_ready(&mut self, watermarks: Watermarks, now: BootTime) -> Option<Buffered> {
         let first = self.events.front()?;
         let ready = watermarks.allow(first.direction, first.time)
-            || now.saturating_sub(first.time) > TIMEOUT
+            || now.since(first.time) > TIMEOUT
             || self.bytes > BYTES_MAX
             || self.events.len() > EVENTS_MAX;
         ready.then(|| self.pop()).flatten()
@@ -125,12 +126,12 @@ mod tests {
     fn buffer(all: &[(Direction, u64)]) -> ReorderBuffer {
         let mut buffer = ReorderBuffer::default();
         for (index, (direction, time)) in all.iter().enumerate() {
-            buffer.push(*direction, *time, event(index as u64, 1));
+            buffer.push(*direction, BootTime(*time), event(index as u64, 1));
         }
         buffer
     }
 
-    fn released(buffer: &mut ReorderBuffer, watermarks: Watermarks, now: u64) -> Vec<u64> {
+    fn released(buffer: &mut ReorderBuffer, watermarks: Watermarks, now: BootTime) -> Vec<u64> {
         let mut released = Vec::new();
         while let Some(first) = buffer.pop_ready(watermarks, now) {
             if let StreamEvent::Segment(segment) = first.event {
@@ -144,48 +145,52 @@ mod tests {
     fn an_answer_waits_for_its_request() {
         let mut buffer = buffer(&[(DOWN, 5), (DOWN, 6)]);
         let held = Watermarks {
-            to_server: Some(3),
+            to_server: Some(BootTime(3)),
             ..NOTHING
         };
-        assert_eq!(released(&mut buffer, held, 6), [0; 0]);
-        buffer.push(UP, 3, event(2, 1));
+        assert_eq!(released(&mut buffer, held, BootTime(6)), [0; 0]);
+        buffer.push(UP, BootTime(3), event(2, 1));
         let held = Watermarks {
-            to_server: Some(6),
+            to_server: Some(BootTime(6)),
             ..NOTHING
         };
-        assert_eq!(released(&mut buffer, held, 6), [2, 0, 1]);
+        assert_eq!(released(&mut buffer, held, BootTime(6)), [2, 0, 1]);
         assert_eq!((buffer.is_empty(), buffer.bytes), (true, 0));
     }
 
     #[test]
     fn each_stream_keeps_its_own_order() {
         let mut buffer = buffer(&[(UP, 7), (DOWN, 6), (UP, 4), (DOWN, 8)]);
-        assert_eq!(released(&mut buffer, NOTHING, 8), [1, 0, 2, 3]);
+        assert_eq!(released(&mut buffer, NOTHING, BootTime(8)), [1, 0, 2, 3]);
     }
 
     #[test]
     fn order_gives_way_in_the_end() {
         let held = Watermarks {
-            to_server: Some(3),
+            to_server: Some(BootTime(3)),
             ..NOTHING
         };
         let mut overdue = buffer(&[(DOWN, 5)]);
-        assert_eq!(released(&mut overdue, held, 5 + TIMEOUT), [0; 0]);
-        assert_eq!(released(&mut overdue, held, 6 + TIMEOUT), [0]);
+        assert_eq!(released(&mut overdue, held, BootTime(5) + TIMEOUT), [0; 0]);
+        assert_eq!(released(&mut overdue, held, BootTime(6) + TIMEOUT), [0]);
         let mut full = buffer(&[(DOWN, 5)]);
-        full.push(DOWN, 5, event(1, BYTES_MAX));
-        assert_eq!(released(&mut full, held, 5), [0], "and the rest fits again");
+        full.push(DOWN, BootTime(5), event(1, BYTES_MAX));
+        assert_eq!(
+            released(&mut full, held, BootTime(5)),
+            [0],
+            "and the rest fits again"
+        );
         let mut many = buffer(&vec![(DOWN, 5); EVENTS_MAX + 1]);
-        assert_eq!(released(&mut many, held, 5).len(), 1);
+        assert_eq!(released(&mut many, held, BootTime(5)).len(), 1);
     }
 
     #[test]
     fn what_is_held_back_stops_only_what_came_later_in_the_other_stream() {
         let held = Watermarks {
-            to_server: Some(5),
+            to_server: Some(BootTime(5)),
             to_client: None,
         };
-        assert!(held.allow(DOWN, 5) && !held.allow(DOWN, 6));
-        assert!(held.allow(UP, 6));
+        assert!(held.allow(DOWN, BootTime(5)) && !held.allow(DOWN, BootTime(6)));
+        assert!(held.allow(UP, BootTime(6)));
     }
 }

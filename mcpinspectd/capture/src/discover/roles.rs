@@ -10,7 +10,7 @@
 
 use mcpinspect_common::EndpointKey;
 use mcpinspect_core::mcp::sniff::Evidence;
-use mcpinspect_core::model::Direction;
+use mcpinspect_core::model::{BootTime, Direction};
 
 use super::following;
 use super::pairing::Pairing;
@@ -19,7 +19,7 @@ use super::stream::StreamState;
 
 /// Makes a stream that shows MCP one direction of a session as soon as it is clear which. `said` is the
 /// direction that its messages show.
-pub fn settle(step: &mut Step<'_>, key: EndpointKey, said: Option<Direction>, now: u64) {
+pub fn settle(step: &mut Step<'_>, key: EndpointKey, said: Option<Direction>, now: BootTime) {
     let pairing = following::pairing(step);
     let started = pairing.direction_by_programs(key);
     let (Some(said), Some(started)) = (said, started) else {

@@ -1,7 +1,9 @@
 //! Two streams that belong together, and the parties at their ends.
 
+use std::time::Duration;
+
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::{BlindMechanism, Direction, EndReason, SessionId};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Direction, EndReason, SessionId};
 
 use super::captured::Captured;
 use super::reorder_buffer::ReorderBuffer;
@@ -28,7 +30,7 @@ impl Pending {
     }
 
     /// When the first segment moved; `None` if nothing waits.
-    pub fn since(&self) -> Option<u64> {
+    pub fn since(&self) -> Option<BootTime> {
         self.segments.first().map(|first| first.origin.time)
     }
 
@@ -46,8 +48,8 @@ impl Pending {
 /// Since when a session looks over, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// Boot time.
-    pub since: u64,
+    /// When that showed.
+    pub since: BootTime,
     /// Why.
     pub reason: EndReason,
 }
@@ -77,15 +79,15 @@ pub struct TrackedSession {
     pub joined: bool,
     /// The user whose program was the first on its streams.
     pub owner: Uid,
-    /// When it last moved a byte, on `CLOCK_BOOTTIME`.
-    pub last_active: u64,
+    /// When it last moved a byte.
+    pub last_active: BootTime,
     /// Set while it looks over. It is over when no process is left at the server's side.
     pub closing: Option<Closing>,
 }
 
 impl TrackedSession {
     /// A session without any known stream yet.
-    pub fn new(id: SessionId, owner: Uid, now: u64) -> Self {
+    pub fn new(id: SessionId, owner: Uid, now: BootTime) -> Self {
         Self {
             id,
             owner,
@@ -140,7 +142,7 @@ impl TrackedSession {
     }
 
     /// Notes that it looks over, unless it already did.
-    pub fn close(&mut self, since: u64, reason: EndReason) {
+    pub fn close(&mut self, since: BootTime, reason: EndReason) {
         self.closing.get_or_insert(Closing { since, reason });
     }
 
@@ -149,10 +151,10 @@ impl TrackedSession {
         self.closing = None;
     }
 
-    /// Whether it has looked over for longer than `timeout` nanoseconds.
-    pub fn has_been_closing_for(&self, timeout: u64, now: u64) -> bool {
+    /// Whether it has looked over for longer than `timeout`.
+    pub fn has_been_closing_for(&self, timeout: Duration, now: BootTime) -> bool {
         self.closing
-            .is_some_and(|closing| now.saturating_sub(closing.since) > timeout)
+            .is_some_and(|closing| now.since(closing.since) > timeout)
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
 
     fn session() -> TrackedSession {
-        TrackedSession::new(SessionId("s".into()), 0, 0)
+        TrackedSession::new(SessionId("s".into()), 0, BootTime::default())
     }
 
     #[test]
@@ -202,18 +204,18 @@ mod tests {
     #[test]
     fn the_first_reason_to_close_counts() {
         let mut session = session();
-        assert!(!session.has_been_closing_for(0, 100));
-        session.close(10, EndReason::ServerExited);
-        session.close(20, EndReason::ClientExited);
+        assert!(!session.has_been_closing_for(Duration::ZERO, BootTime(100)));
+        session.close(BootTime(10), EndReason::ServerExited);
+        session.close(BootTime(20), EndReason::ClientExited);
         let closing = Closing {
-            since: 10,
+            since: BootTime(10),
             reason: EndReason::ServerExited,
         };
         assert_eq!(session.closing, Some(closing));
-        assert!(session.has_been_closing_for(5, 16));
-        assert!(!session.has_been_closing_for(5, 15));
+        assert!(session.has_been_closing_for(Duration::from_nanos(5), BootTime(16)));
+        assert!(!session.has_been_closing_for(Duration::from_nanos(5), BootTime(15)));
         session.keep_open();
-        session.close(30, EndReason::ClientExited);
-        assert!(!session.has_been_closing_for(5, 16));
+        session.close(BootTime(30), EndReason::ClientExited);
+        assert!(!session.has_been_closing_for(Duration::from_nanos(5), BootTime(16)));
     }
 }

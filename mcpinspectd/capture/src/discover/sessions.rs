@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use mcpinspect_core::model::SessionId;
+use mcpinspect_core::model::{BootTime, SessionId};
 
 use super::backlog::Backlog;
 use super::flow::SessionIndex;
@@ -78,7 +78,7 @@ impl TrackedSessions {
     }
 
     /// Adds a session of `owner`. Returns `None` if there is no room for it.
-    pub fn add(&mut self, owner: Uid, now: u64) -> Option<SessionIndex> {
+    pub fn add(&mut self, owner: Uid, now: BootTime) -> Option<SessionIndex> {
         if !self.has_room() {
             return None;
         }
@@ -189,10 +189,13 @@ mod tests {
     #[test]
     fn names_are_not_reused_and_there_are_never_too_many() {
         let mut sessions = TrackedSessions::new("run".to_owned(), 2);
-        assert_eq!((sessions.add(1, 0), sessions.add(1, 0)), (Some(0), Some(1)));
-        assert_eq!((sessions.add(1, 0), sessions.len()), (None, 2));
+        assert_eq!(
+            (sessions.add(1, BootTime(0)), sessions.add(1, BootTime(0))),
+            (Some(0), Some(1))
+        );
+        assert_eq!((sessions.add(1, BootTime(0)), sessions.len()), (None, 2));
         sessions.remove(0);
-        assert_eq!(sessions.add(1, 0), Some(2));
+        assert_eq!(sessions.add(1, BootTime(0)), Some(2));
         let names: Vec<_> = sessions
             .iter()
             .map(|(_, session)| session.id.to_string())
@@ -204,14 +207,14 @@ mod tests {
     fn a_user_who_has_fewer_takes_the_quietest_place_of_the_one_who_has_most() {
         let mut sessions = TrackedSessions::new("run".to_owned(), 4);
         for (owner, now) in [(1, 30), (1, 10), (1, 20), (2, 0)] {
-            sessions.add(owner, now);
+            sessions.add(owner, BootTime(now));
         }
         assert_eq!(sessions.room_for(1), Room::None, "has most");
         assert_eq!(sessions.room_for(2), Room::InPlaceOf(1));
         assert_eq!(sessions.room_for(3), Room::InPlaceOf(1));
         sessions.remove(1);
         assert_eq!(sessions.room_for(1), Room::Free);
-        sessions.add(2, 40);
+        sessions.add(2, BootTime(40));
         assert_eq!(sessions.room_for(2), Room::None, "as many as the other");
         assert_eq!(sessions.room_for(1), Room::None);
         assert_eq!(sessions.room_for(3), Room::InPlaceOf(3), "two against none");
@@ -221,7 +224,7 @@ mod tests {
     fn the_largest_backlog_of_the_user_with_most_goes_first() {
         let mut sessions = TrackedSessions::new("run".to_owned(), 4);
         for (owner, backlog) in [(1, 30), (1, 50), (2, 60), (1, 0)] {
-            let index = sessions.add(owner, 0).expect("room");
+            let index = sessions.add(owner, BootTime(0)).expect("room");
             sessions.set_backlog(index, backlog);
         }
         assert_eq!(sessions.backlog().bytes(), 140);
@@ -237,13 +240,13 @@ mod tests {
     fn sessions_are_selected_oldest_first() {
         let mut sessions = TrackedSessions::new("run".to_owned(), 4);
         for _ in 0..4 {
-            sessions.add(1, 0);
+            sessions.add(1, BootTime(0));
         }
         for index in [3, 1] {
             sessions
                 .get_mut(index)
                 .expect("there")
-                .close(5, EndReason::ServerExited);
+                .close(BootTime(5), EndReason::ServerExited);
         }
         let closing = sessions.indices(|session| session.closing.is_some());
         assert_eq!(closing, [1, 3]);

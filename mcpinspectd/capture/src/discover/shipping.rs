@@ -93,7 +93,7 @@ fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
 #[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_common::{EndpointKind, EndpointReport};
-    use mcpinspect_core::model::{Direction, Segment};
+    use mcpinspect_core::model::{BootTime, Direction, Segment};
     use mcpinspect_core::wire::comparison::Start;
 
     use super::*;
@@ -138,10 +138,10 @@ mod tests {
         streams.bind(pipe, 0, Direction::ClientToServer);
         assert_eq!(limits(&streams, pipe), [(1, [u64::MAX, 1000], 1, 0)]);
         let flow = streams.flow_mut(pipe).expect("in a session");
-        flow.push(&Segment::new(0, &b"x"[..]), 0, &mut |_, _| {});
+        flow.push(&Segment::new(0, &b"x"[..]), BootTime(0), &mut |_, _| {});
         assert_eq!(limits(&streams, pipe), [(1, [u64::MAX, 0], 1, 0)]);
         let flow = streams.flow_mut(pipe).expect("in a session");
-        flow.switch_to_writer(0, &mut |_, _| {});
+        flow.switch_to_writer(BootTime(0), &mut |_, _| {});
         assert_eq!(limits(&streams, pipe), [(1, [0, u64::MAX], 1, 0)]);
         streams.ignore(pipe, Reason::NotMcp);
         assert_eq!(limits(&streams, pipe), [(1, [0, 0], 0, 0)]);
@@ -154,7 +154,7 @@ mod tests {
         streams.bind(pipe, 0, Direction::ClientToServer);
         let flow = streams.flow_mut(pipe).expect("in a session");
         flow.compare(Start::Together);
-        flow.push(&Segment::new(0, &b"x"[..]), 0, &mut |_, _| {});
+        flow.push(&Segment::new(0, &b"x"[..]), BootTime(0), &mut |_, _| {});
         assert_eq!(limits(&streams, pipe), [(1, [u64::MAX, u64::MAX], 1, 1)]);
     }
 

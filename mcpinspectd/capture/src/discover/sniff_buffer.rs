@@ -2,6 +2,7 @@
 
 use mcpinspect_common::End;
 use mcpinspect_core::mcp::sniff::{Evidence, evidence};
+use mcpinspect_core::model::BootTime;
 
 /// The first bytes of an undecided stream, as each end saw them. Takes no memory before the first: most
 /// streams that are known never carry any.
@@ -34,8 +35,8 @@ pub struct Prefix {
     /// Position of the first byte: not 0 if bytes were written before the stream was known.
     base: u64,
     bytes: Vec<u8>,
-    /// Where each piece ends, and when it came (`CLOCK_BOOTTIME`, nanoseconds).
-    pieces: Vec<(usize, u64)>,
+    /// Where each piece ends, and when it came.
+    pieces: Vec<(usize, BootTime)>,
     /// Whether bytes after `bytes` are missing, so that no more can be kept.
     torn: bool,
 }
@@ -60,7 +61,7 @@ impl SniffBuffer {
         end: End,
         position: u64,
         bytes: &[u8],
-        time: u64,
+        time: BootTime,
     ) -> Option<Evidence> {
         let contents = self.0.get_or_insert_default();
         contents.push(from, end, position, bytes, time)
@@ -124,7 +125,7 @@ impl Contents {
         end: End,
         position: u64,
         bytes: &[u8],
-        time: u64,
+        time: BootTime,
     ) -> Option<Evidence> {
         let prefix = &mut self.ends[end as usize];
         if !prefix.push(position, bytes, time) {
@@ -188,7 +189,7 @@ impl Contents {
 
 impl Prefix {
     /// Appends a piece if it is the next one. Returns whether it was.
-    pub fn push(&mut self, position: u64, bytes: &[u8], time: u64) -> bool {
+    pub fn push(&mut self, position: u64, bytes: &[u8], time: BootTime) -> bool {
         if self.bytes.is_empty() {
             self.base = position;
         }
@@ -208,12 +209,12 @@ impl Prefix {
     }
 
     /// When the first piece came.
-    pub fn first_time(&self) -> Option<u64> {
+    pub fn first_time(&self) -> Option<BootTime> {
         self.pieces.first().map(|(_, time)| *time)
     }
 
     /// The pieces: position, bytes, time.
-    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], u64)> {
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], BootTime)> {
         let mut start = 0;
         self.pieces.iter().map(move |&(end, time)| {
             let from = std::mem::replace(&mut start, end);
@@ -229,13 +230,16 @@ mod tests {
     #[test]
     fn a_prefix_is_contiguous() {
         let mut prefix = Prefix::default();
-        assert!(prefix.push(7, b"abc", 1));
-        assert!(!prefix.push(7, b"abc", 2), "again");
-        assert!(prefix.push(10, b"d", 3));
-        assert!(!prefix.push(12, b"f", 4), "a byte is missing");
-        assert!(!prefix.push(11, b"e", 5), "and too late");
+        assert!(prefix.push(7, b"abc", BootTime(1)));
+        assert!(!prefix.push(7, b"abc", BootTime(2)), "again");
+        assert!(prefix.push(10, b"d", BootTime(3)));
+        assert!(!prefix.push(12, b"f", BootTime(4)), "a byte is missing");
+        assert!(!prefix.push(11, b"e", BootTime(5)), "and too late");
         let pieces: Vec<_> = prefix.pieces().collect();
-        assert_eq!(pieces, [(7, &b"abc"[..], 1), (10, b"d", 3)]);
+        assert_eq!(
+            pieces,
+            [(7, &b"abc"[..], BootTime(1)), (10, b"d", BootTime(3))]
+        );
     }
 
     #[test]
@@ -243,7 +247,9 @@ mod tests {
         let mut buffer = SniffBuffer::default();
         let mut position = 0;
         let mut push = |buffer: &mut SniffBuffer, bytes: &[u8]| {
-            let judged = buffer.push(0, End::Reader, position, bytes, 0).is_some();
+            let judged = buffer
+                .push(0, End::Reader, position, bytes, BootTime(0))
+                .is_some();
             position += bytes.len() as u64;
             judged
         };
@@ -259,14 +265,14 @@ mod tests {
     #[test]
     fn the_longer_end_is_judged() {
         let mut buffer = SniffBuffer::default();
-        buffer.push(0, End::Reader, 0, b"{", 0);
+        buffer.push(0, End::Reader, 0, b"{", BootTime(0));
         let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
-        let evidence = buffer.push(0, End::Writer, 0, line, 0);
+        let evidence = buffer.push(0, End::Writer, 0, line, BootTime(0));
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
         assert_eq!(buffer.length(), line.len());
         assert_eq!(
             buffer.memory(),
-            line.len() + 1 + 2 * size_of::<(usize, u64)>()
+            line.len() + 1 + 2 * size_of::<(usize, BootTime)>()
         );
     }
 
@@ -275,20 +281,20 @@ mod tests {
         let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
         let mut buffer = SniffBuffer::default();
         let log = b"{\"level\":\"info\"}\n";
-        let evidence = buffer.push(0, End::Writer, 9, log, 0);
+        let evidence = buffer.push(0, End::Writer, 9, log, BootTime(0));
         let undecided = Evidence::Undecided {
             json_rpc_like: false,
         };
         assert_eq!(evidence, Some(undecided));
         assert!(!buffer.begins_as_text());
         // The reader's end is judged by itself, though it is shorter.
-        let evidence = buffer.push(0, End::Reader, 0, b"\n", 0);
+        let evidence = buffer.push(0, End::Reader, 0, b"\n", BootTime(0));
         assert_eq!(evidence, Some(undecided));
         let mut by_reader = SniffBuffer::default();
-        by_reader.push(0, End::Writer, 30, &[b'x'; 1000], 0);
-        let evidence = by_reader.push(0, End::Reader, 0, line, 0);
+        by_reader.push(0, End::Writer, 30, &[b'x'; 1000], BootTime(0));
+        let evidence = by_reader.push(0, End::Reader, 0, line, BootTime(0));
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
-        let evidence = buffer.push(0, End::Writer, 9 + log.len() as u64, line, 0);
+        let evidence = buffer.push(0, End::Writer, 9 + log.len() as u64, line, BootTime(0));
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
     }
 

@@ -2,6 +2,7 @@
 
 use mcpinspect_common::{EndpointKey, NOT_JSON_BUDGET};
 use mcpinspect_core::mcp::sniff::Evidence;
+use mcpinspect_core::model::BootTime;
 
 use super::captured::Captured;
 use super::following::{ignore, is_output_of_open_input};
@@ -18,7 +19,7 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
 }
 
 /// Acts on what the start of a stream shows.
-fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: u64) {
+fn decide(step: &mut Step<'_>, key: EndpointKey, evidence: Evidence, now: BootTime) {
     match evidence {
         Evidence::Mcp { role } => roles::settle(step, key, role, now),
         Evidence::NotMcp { .. } => {

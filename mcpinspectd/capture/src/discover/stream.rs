@@ -2,7 +2,7 @@
 
 use mcpinspect_common::{End, EndpointKey};
 use mcpinspect_core::mcp::sniff::Evidence;
-use mcpinspect_core::model::{BlindMechanism, GapReason};
+use mcpinspect_core::model::{BlindMechanism, BootTime, GapReason};
 
 use super::flow::Flow;
 use super::sampling::Sampling;
@@ -69,8 +69,8 @@ pub struct Stream {
     /// How many bytes too many the writer's count has: see
     /// [`mcpinspect_common::EndpointCounters::first_write`].
     pub counted_twice: u64,
-    /// When it was last determined who could read it, in nanoseconds since boot.
-    pub reader_sought: u64,
+    /// When it was last determined who could read it.
+    pub reader_sought: Option<BootTime>,
     /// Whether it was in use before the daemon started.
     pub joined: bool,
     /// Whether no process held it when last checked. Its records may still be on their way.
@@ -92,7 +92,7 @@ impl Stream {
             checked_writers: 0,
             last_seen: [None; 2],
             counted_twice: 0,
-            reader_sought: 0,
+            reader_sought: None,
             joined: false,
             unheld: false,
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport};
 use mcpinspect_core::mcp::sniff::Evidence;
-use mcpinspect_core::model::{BlindMechanism, Direction};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Direction};
 
 use super::capacity;
 use super::captured::Captured;
@@ -231,7 +231,7 @@ impl StreamTable {
     }
 
     /// The ignored streams due for another sample.
-    pub fn samples_due(&self, now: u64) -> Vec<EndpointKey> {
+    pub fn samples_due(&self, now: BootTime) -> Vec<EndpointKey> {
         let is_due = |key: &&EndpointKey| {
             self.get(**key)
                 .and_then(|stream| stream.sampling.as_ref())
@@ -444,7 +444,10 @@ mod tests {
             key: pipe(ino),
             end,
             segment: Segment::new(position, bytes),
-            origin: Origin { tgid: 1, time },
+            origin: Origin {
+                tgid: 1,
+                time: BootTime(time),
+            },
         }
     }
 
@@ -492,7 +495,10 @@ mod tests {
         let kept = streams
             .bind(pipe(1), 7, Direction::ServerToClient)
             .expect("undecided");
-        assert_eq!(kept.read.pieces().next(), Some((0, &b"hello"[..], 3)));
+        assert_eq!(
+            kept.read.pieces().next(),
+            Some((0, &b"hello"[..], BootTime(3)))
+        );
         assert_eq!((kept.reader, kept.joined), (Some(10), false));
         let flow = streams.flow(pipe(1)).expect("in a session");
         assert_eq!(

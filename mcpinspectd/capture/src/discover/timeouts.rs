@@ -1,7 +1,9 @@
 //! Bytes that have not arrived: how long to wait for them, and when they are lost.
 
+use std::time::Duration;
+
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::GapReason;
+use mcpinspect_core::model::{BootTime, GapReason};
 
 use super::counts::counted;
 use super::flow::Flow;
@@ -10,12 +12,12 @@ use super::step::Step;
 use super::traffic::Traffic;
 use super::unseen;
 
-/// Nanoseconds for which the counts of a stream must be unchanged before they are checked.
-const STILL: u64 = 1_000_000_000;
+/// Time for which the counts of a stream must be unchanged before they are checked.
+const STILL: Duration = Duration::from_secs(1);
 
 /// Gives up bytes that later ones have waited for too long, and differences between two ends that
 /// wait for the other end to catch up.
-pub fn settle(traffic: &mut Traffic, output: &mut Output<'_>, now: u64) {
+pub fn settle(traffic: &mut Traffic, output: &mut Output<'_>, now: BootTime) {
     for key in traffic.streams.flows_where(Flow::is_waiting) {
         traffic.pass_on(output, key, now, |flow, emit| flow.settle(now, emit));
     }
@@ -29,7 +31,7 @@ pub fn settle(traffic: &mut Traffic, output: &mut Output<'_>, now: u64) {
 
 /// Checks streams whose counts no longer change: were bytes counted that never arrived, or read by
 /// something that the probes do not see? Returns the streams whose readers a survey should find.
-pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
+pub fn check_counts(step: &mut Step<'_>, now: BootTime) -> Vec<EndpointKey> {
     let mut sought = Vec::new();
     for key in step.traffic.streams.flows_where(|_| true) {
         let counted = counted(&step.traffic.streams, step.machine, key);
@@ -37,7 +39,7 @@ pub fn check_counts(step: &mut Step<'_>, now: u64) -> Vec<EndpointKey> {
             continue;
         };
         let since = flow.still_since(counted, now);
-        if now.saturating_sub(since) < STILL {
+        if now.since(since) < STILL {
             continue;
         }
         let source = flow.source();

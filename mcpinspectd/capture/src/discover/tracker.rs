@@ -1,10 +1,12 @@
 //! Takes in the probes' records and routes them to the tables that they concern.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, TlsNews};
 use mcpinspect_core::model::{
-    Account, BlindMechanism, Content, Direction, EndReason, Executed, InputSink, Pid, StreamLedger,
+    Account, BlindMechanism, BootTime, Content, Direction, EndReason, Executed, InputSink, Pid,
+    StreamLedger,
 };
 use mcpinspect_core::wire::client_hello::server_name;
 
@@ -30,11 +32,11 @@ use super::{
 };
 use crate::capture::{BootClock, KernelRecord, Origin};
 
-/// Nanoseconds between two checks of everything known against the process table.
-const SWEEP_INTERVAL: u64 = 3_000_000_000;
+/// Time between two checks of everything known against the process table.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3);
 /// The same on a machine where nothing has happened since the check before. An end that the probes see
 /// ends the session anyway; this finds what they do not.
-const IDLE_SWEEP_INTERVAL: u64 = 12_000_000_000;
+const IDLE_SWEEP_INTERVAL: Duration = Duration::from_secs(12);
 
 /// Finds the MCP sessions of a machine in the probes' records.
 pub struct Tracker<E> {
@@ -50,16 +52,16 @@ pub struct Tracker<E> {
     /// Processes whose TLS library is left alone because they call it too often.
     busy_tls: RecentProcesses<()>,
     connections: Connections,
-    next_sweep: u64,
+    next_sweep: BootTime,
     /// Whether a record arrived since the last sweep.
     active: bool,
     /// When the last survey taken into account began.
-    surveyed: u64,
+    surveyed: BootTime,
 }
 
 impl<E: Environment> Tracker<E> {
     /// An empty tracker.
-    pub fn new(environment: E, settings: Settings, clock: BootClock, now: u64) -> Self {
+    pub fn new(environment: E, settings: Settings, clock: BootClock, now: BootTime) -> Self {
         let run = format!("{:x}", clock.at(now).0 / 1_000_000);
         Self {
             environment,
@@ -71,9 +73,9 @@ impl<E: Environment> Tracker<E> {
             unrouted: UnroutedData::default(),
             unseen_tls: UnseenTls::default(),
             busy_tls: RecentProcesses::default(),
-            next_sweep: now.saturating_add(SWEEP_INTERVAL),
+            next_sweep: now + SWEEP_INTERVAL,
             active: false,
-            surveyed: 0,
+            surveyed: BootTime::default(),
             settings,
         }
     }
@@ -118,7 +120,7 @@ impl<E: Environment> Tracker<E> {
             tracing::trace!(?origin, ?record);
         }
         if !std::mem::replace(&mut self.active, true) {
-            let soon = origin.time.saturating_add(SWEEP_INTERVAL);
+            let soon = origin.time + SWEEP_INTERVAL;
             self.next_sweep = self.next_sweep.min(soon);
         }
         match record {
@@ -210,7 +212,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Reports processes that speak MCP, over TLS from an unsupported library.
-    fn tell_unseen_tls(&mut self, now: u64, sink: &mut dyn InputSink) {
+    fn tell_unseen_tls(&mut self, now: BootTime, sink: &mut dyn InputSink) {
         for unseen in self.environment.unseen_tls() {
             self.unseen_tls.add(unseen, now);
         }
@@ -347,7 +349,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Advances time. Call this about ten times a second, when all records so far are taken in.
-    pub fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
+    pub fn tick(&mut self, now: BootTime, sink: &mut dyn InputSink) {
         self.tell_unseen_tls(now, sink);
         let (next_sweep, last_survey) = (self.next_sweep, self.surveyed);
         let has_connections = !self.connections.is_empty();
@@ -399,7 +401,7 @@ impl<E: Environment> Tracker<E> {
     }
 
     /// Ends all sessions: the daemon stops. All records must have been taken in.
-    pub fn finish(&mut self, now: u64, sink: &mut dyn InputSink) {
+    pub fn finish(&mut self, now: BootTime, sink: &mut dyn InputSink) {
         lifecycle::end_all(&mut self.step(sink), now);
         let (connections, mut context) = self.connections(sink);
         connections.finish(&mut context, now);

@@ -4,7 +4,7 @@
 //! events that come out of both are merged in the order of the kernel's (`reorder_buffer`).
 
 use mcpinspect_common::EndpointKey;
-use mcpinspect_core::model::Account;
+use mcpinspect_core::model::{Account, BootTime};
 
 use super::accounts::ClosedAccounts;
 use super::arrivals::Emit;
@@ -51,7 +51,7 @@ impl Traffic {
         &mut self,
         output: &mut Output<'_>,
         key: EndpointKey,
-        now: u64,
+        now: BootTime,
         act: impl FnOnce(&mut Flow, &mut Emit<'_>),
     ) {
         if let Some(index) = self.pass_on_alone(output, key, act) {
@@ -93,7 +93,7 @@ impl Traffic {
     }
 
     /// Passes on the events of a session that need no longer wait.
-    pub fn release_ready(&mut self, output: &mut Output<'_>, index: SessionIndex, now: u64) {
+    pub fn release_ready(&mut self, output: &mut Output<'_>, index: SessionIndex, now: BootTime) {
         let watermarks = self.watermarks(index);
         let Some(session) = self.sessions.get_mut(index) else {
             return;
@@ -105,7 +105,7 @@ impl Traffic {
     }
 
     /// Passes on the events that have waited too long. Call this regularly.
-    pub fn release_overdue(&mut self, output: &mut Output<'_>, now: u64) {
+    pub fn release_overdue(&mut self, output: &mut Output<'_>, now: BootTime) {
         let waiting = self
             .sessions
             .indices(|session| !session.reordering.is_empty());

@@ -43,7 +43,7 @@ impl UnroutedData {
 #[cfg(test)]
 mod tests {
     use mcpinspect_common::{End, EndpointKey};
-    use mcpinspect_core::model::Segment;
+    use mcpinspect_core::model::{BootTime, Segment};
 
     use super::*;
     use crate::capture::Origin;
@@ -53,7 +53,10 @@ mod tests {
             key: EndpointKey::default(),
             end: End::Writer,
             segment: Segment::new(position, vec![b'x'; length]),
-            origin: Origin { tgid: 1, time: 2 },
+            origin: Origin {
+                tgid: 1,
+                time: BootTime(2),
+            },
         }
     }
 

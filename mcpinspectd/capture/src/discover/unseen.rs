@@ -1,7 +1,9 @@
 //! Bytes that move past the probes: a stream's writer takes over if its reader is not seen.
 
+use std::time::Duration;
+
 use mcpinspect_common::{End, EndpointKey};
-use mcpinspect_core::model::BlindMechanism;
+use mcpinspect_core::model::{BlindMechanism, BootTime};
 
 use super::blind_spots;
 use super::counts::{correct_double_count, counted};
@@ -10,8 +12,8 @@ use super::environment::Readers;
 use super::step::Step;
 use crate::capture::Origin;
 
-/// Nanoseconds between two checks of who could read what waits in a stream.
-const LOOK_AGAIN: u64 = 3_000_000_000;
+/// Time between two checks of who could read what waits in a stream.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
 /// Notes that a process moved bytes by `mechanism`, unseen: at an end of a stream, or at one that
 /// the mechanism does not tell.
@@ -51,21 +53,21 @@ pub fn look_for_reader(
     step: &mut Step<'_>,
     key: EndpointKey,
     missing: u64,
-    still_since: u64,
-    now: u64,
+    still_since: BootTime,
+    now: BootTime,
 ) -> bool {
     let surveyed = step.machine.surveyed();
     let Some(stream) = step.traffic.streams.get_mut(key) else {
         return true;
     };
     let looked = stream.reader_sought;
-    let found = (surveyed > looked.max(still_since))
+    let found = (surveyed > looked.map_or(still_since, |looked| looked.max(still_since)))
         .then(|| step.machine.readers(key))
         .flatten();
     let Some(Readers { pids, unread }) = found else {
-        return looked != 0 && now.saturating_sub(looked) < LOOK_AGAIN;
+        return looked.is_some_and(|looked| now.since(looked) < LOOK_AGAIN);
     };
-    stream.reader_sought = now;
+    stream.reader_sought = Some(now);
     for pid in &pids {
         step.machine.mark(*pid);
     }

@@ -4,6 +4,8 @@
 //! only later. It shows if the process is seen to speak MCP in another way, or if it is a client whose
 //! configuration lists a server elsewhere, and it connects to that server's host.
 
+use mcpinspect_core::model::BootTime;
+
 use super::environment::UnseenLibrary;
 use super::recent_processes::RecentProcesses;
 
@@ -20,12 +22,12 @@ pub struct UnseenTls {
 
 impl UnseenTls {
     /// Notes a process that uses such a library.
-    pub fn add(&mut self, unseen: UnseenLibrary, now: u64) {
+    pub fn add(&mut self, unseen: UnseenLibrary, now: BootTime) {
         self.libraries.add(unseen.pid, unseen, now);
     }
 
     /// Notes that a process has connected to a host.
-    pub fn connects(&mut self, pid: u32, host: String, now: u64) {
+    pub fn connects(&mut self, pid: u32, host: String, now: BootTime) {
         match self.hosts.get_mut(pid) {
             Some(hosts) if hosts.contains(&host) => {}
             Some(hosts) => {
@@ -90,14 +92,14 @@ mod tests {
     #[test]
     fn one_that_connects_to_a_configured_server_is_due_once() {
         let mut tls = UnseenTls::default();
-        tls.connects(1, "mcp.example".to_owned(), 0);
-        tls.connects(2, "other.example".to_owned(), 0);
-        tls.add(unseen(1, &["mcp.example"]), 1);
-        tls.add(unseen(2, &["mcp.example"]), 1);
-        tls.add(unseen(3, &["mcp.example"]), 1);
+        tls.connects(1, "mcp.example".to_owned(), BootTime(0));
+        tls.connects(2, "other.example".to_owned(), BootTime(0));
+        tls.add(unseen(1, &["mcp.example"]), BootTime(1));
+        tls.add(unseen(2, &["mcp.example"]), BootTime(1));
+        tls.add(unseen(3, &["mcp.example"]), BootTime(1));
         let expected = Some("mcp.example".to_owned());
         assert_eq!(due(&mut tls, &[]), [(1, expected.clone())]);
-        tls.connects(2, "mcp.example".to_owned(), 2);
+        tls.connects(2, "mcp.example".to_owned(), BootTime(2));
         assert_eq!(due(&mut tls, &[]), [(2, expected)]);
         assert_eq!(due(&mut tls, &[1, 2, 3]), [(3, None)]);
     }
@@ -105,9 +107,9 @@ mod tests {
     #[test]
     fn a_new_process_has_not_connected_to_what_an_earlier_one_did() {
         let mut tls = UnseenTls::default();
-        tls.connects(1, "mcp.example".to_owned(), 0);
+        tls.connects(1, "mcp.example".to_owned(), BootTime(0));
         tls.begins(1);
-        tls.add(unseen(1, &["mcp.example"]), 1);
+        tls.add(unseen(1, &["mcp.example"]), BootTime(1));
         assert_eq!(due(&mut tls, &[]), []);
     }
 
@@ -115,11 +117,11 @@ mod tests {
     fn the_latest_hosts_count() {
         let mut tls = UnseenTls::default();
         for number in 0..100 {
-            tls.connects(1, format!("{number}.example"), 0);
+            tls.connects(1, format!("{number}.example"), BootTime(0));
         }
-        tls.add(unseen(1, &["0.example"]), 1);
+        tls.add(unseen(1, &["0.example"]), BootTime(1));
         assert_eq!(due(&mut tls, &[]), []);
-        tls.add(unseen(1, &["99.example"]), 1);
+        tls.add(unseen(1, &["99.example"]), BootTime(1));
         assert_eq!(due(&mut tls, &[]).len(), 1);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointKind, EndpointWatch, LeftAlone,
 };
-use mcpinspect_core::model::{Executed, Pid, ServerIdentity};
+use mcpinspect_core::model::{BootTime, Executed, Pid, ServerIdentity};
 use mcpinspect_process::fds::{StreamKind, of_process};
 use mcpinspect_process::identity::Launched;
 use mcpinspect_process::{Launches, ProcessHandle, ProcessInfo, own};
@@ -162,7 +162,7 @@ impl Environment for KernelEnvironment {
         self.probes.leave_connection(key, left, user);
     }
 
-    fn survey(&mut self, now: u64, sought: &[EndpointKey]) {
+    fn survey(&mut self, now: BootTime, sought: &[EndpointKey]) {
         if !self.surveyor.is_ready(now) {
             return;
         }
@@ -186,12 +186,14 @@ impl Environment for KernelEnvironment {
         });
     }
 
-    fn surveyed(&mut self) -> u64 {
+    fn surveyed(&mut self) -> BootTime {
         if let Some(found) = self.surveyor.ended() {
             self.unmark_idle(&found);
             self.found = Some(found);
         }
-        self.found.as_ref().map_or(0, |found| found.begun)
+        self.found
+            .as_ref()
+            .map_or_else(BootTime::default, |found| found.begun)
     }
 
     fn is_held(&self, endpoint: EndpointKey, end: End) -> bool {
@@ -206,7 +208,7 @@ impl Environment for KernelEnvironment {
             });
         }
         self.probes.counters(endpoint).is_some_and(|counters| {
-            counters.surveyed < found.begun || counters.held[end as usize] != 0
+            counters.surveyed < found.begun.0 || counters.held[end as usize] != 0
         })
     }
 

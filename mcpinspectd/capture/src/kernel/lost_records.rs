@@ -4,36 +4,37 @@
 //! session, and then there is none that a gap could belong to.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
-use mcpinspect_core::model::{BlindMechanism, Input, Pid, SessionId, Timestamp};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Input, Pid, SessionId, Timestamp};
 
-/// Nanoseconds between two looks.
-const LOOK_INTERVAL: u64 = 500_000_000;
-/// Nanoseconds between two reports: a ring that is full once tends to be full again.
-const REPORT_INTERVAL: u64 = 10_000_000_000;
+/// Time between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Time between two reports: a ring that is full once tends to be full again.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How many losses were told, and when to look for more.
 #[derive(Debug, Default)]
 pub struct LostRecords {
     told: u64,
-    look: u64,
+    look: BootTime,
 }
 
 impl LostRecords {
-    /// At `now`, in nanoseconds since boot: what is to be told, if `lost`, the number of losses since the start,
+    /// At `now`: what is to be told, if `lost`, the number of losses since the start,
     /// has grown.
-    pub fn tell(&mut self, now: u64, lost: impl FnOnce() -> u64) -> Option<u64> {
+    pub fn tell(&mut self, now: BootTime, lost: impl FnOnce() -> u64) -> Option<u64> {
         if now < self.look {
             return None;
         }
-        self.look = now.saturating_add(LOOK_INTERVAL);
+        self.look = now + LOOK_INTERVAL;
         let lost = lost();
         let more = lost.saturating_sub(self.told);
         if more == 0 {
             return None;
         }
         self.told = lost;
-        self.look = now.saturating_add(REPORT_INTERVAL);
+        self.look = now + REPORT_INTERVAL;
         Some(more)
     }
 }
@@ -61,9 +62,12 @@ mod tests {
     #[test]
     fn losses_are_told_soon_and_then_together() {
         let mut losses = LostRecords::default();
-        assert_eq!(losses.tell(1, || 0), None);
-        assert_eq!(losses.tell(2, || panic!("too soon to look")), None);
-        let first = 1 + LOOK_INTERVAL;
+        assert_eq!(losses.tell(BootTime(1), || 0), None);
+        assert_eq!(
+            losses.tell(BootTime(2), || panic!("too soon to look")),
+            None
+        );
+        let first = BootTime(1) + LOOK_INTERVAL;
         assert_eq!(losses.tell(first, || 3), Some(3));
         assert_eq!(
             losses.tell(first + LOOK_INTERVAL, || panic!("too soon")),

@@ -12,8 +12,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use mcpinspect_core::model::{InodeKey, Pid};
+use mcpinspect_core::model::{BootTime, InodeKey, Pid};
 use mcpinspect_process::fds::Holders;
 use mcpinspect_process::info::RunningProcess;
 use mcpinspect_runtime::priority::Priority;
@@ -28,8 +29,8 @@ const FILE_MAX: usize = 8 << 20;
 const USUAL_MAX: usize = 64 << 10;
 /// Most bytes of one stream: a program and its ancestors may have a command line of 64 KiB each.
 const LINE_MAX: usize = 2 << 20;
-/// Nanoseconds between two writes.
-const PAUSE: u64 = 1_000_000_000;
+/// Time between two writes.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the file.
 pub(super) struct Memory {
@@ -37,7 +38,7 @@ pub(super) struct Memory {
     thread: Option<JoinHandle<()>>,
     /// What was last written.
     last: Vec<RememberedStream>,
-    next: u64,
+    next: BootTime,
 }
 
 impl Memory {
@@ -52,18 +53,18 @@ impl Memory {
             snapshots: Some(snapshots),
             thread: Some(thread),
             last: Vec::new(),
-            next: 0,
+            next: BootTime::default(),
         })
     }
 
     /// Whether it is time to check for changes.
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub(super) fn is_due(&self, now: BootTime) -> bool {
         now >= self.next
     }
 
     /// Saves what is to be remembered, if it changed.
-    pub(super) fn keep(&mut self, streams: Vec<RememberedStream>, now: u64) {
-        self.next = now.saturating_add(PAUSE);
+    pub(super) fn keep(&mut self, streams: Vec<RememberedStream>, now: BootTime) {
+        self.next = now + PAUSE;
         if streams == self.last {
             return;
         }
@@ -238,8 +239,8 @@ mod tests {
         assert_eq!(read(&path), [], "none yet");
         let mut memory = Memory::start(&path).unwrap();
         fs::write(beside(&path), "left behind").unwrap();
-        memory.keep(vec![stream(1), stream(2)], 5);
-        assert!(!memory.is_due(5 + PAUSE - 1) && memory.is_due(5 + PAUSE));
+        memory.keep(vec![stream(1), stream(2)], BootTime(5));
+        assert!(!memory.is_due(BootTime(4) + PAUSE) && memory.is_due(BootTime(5) + PAUSE));
         drop(memory);
         assert_eq!(read(&path), [stream(1), stream(2)]);
         let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use mcpinspect_common::Stat;
-use mcpinspect_core::model::{Account, CaptureTotals, InputSink, StreamLedger};
+use mcpinspect_core::model::{Account, BootTime, CaptureTotals, InputSink, StreamLedger};
 use mcpinspect_core::source::{Progress, Source};
 use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::priority::Priority;
@@ -39,12 +39,12 @@ use running::{Running, RunningProgram};
 const TICK: Duration = Duration::from_millis(100);
 /// How often it advances without any.
 const IDLE_TICK: Duration = Duration::from_secs(1);
-/// Nanoseconds without a record that count as no activity.
-const IDLE_AFTER: u64 = 3_000_000_000;
+/// Time without a record that count as no activity.
+const IDLE_AFTER: Duration = Duration::from_secs(3);
 /// Once the ring has been quiet for this long, every request so far has been answered.
 const SETTLED: Duration = Duration::from_millis(50);
-/// Nanoseconds to wait for that on a machine that is never quiet.
-const SETTLED_MAX: u64 = 500_000_000;
+/// Time to wait for that on a machine that is never quiet.
+const SETTLED_MAX: Duration = Duration::from_millis(500);
 /// Most bytes of records that may wait at the start until the running programs are known.
 const HELD_MAX: usize = 12 << 20;
 /// Most bytes of memory that all sniff buffers may take together.
@@ -86,12 +86,12 @@ pub struct KernelSource {
     /// What was running before the daemon. Present until the first poll: it follows what is in the ring.
     running: Option<Running>,
     memory: Option<Memory>,
-    next_tick: u64,
+    next_tick: BootTime,
     clock: BootClock,
     lost: LostRecords,
     bell: Bell,
-    /// When the last record was received, in nanoseconds since boot.
-    active: u64,
+    /// When the last record was received.
+    active: BootTime,
     undecodable: u64,
 }
 
@@ -142,7 +142,7 @@ impl KernelSource {
             drain,
             running: Some(running),
             memory,
-            next_tick: 0,
+            next_tick: BootTime::default(),
             clock,
             lost: LostRecords::default(),
             bell: options.bell.clone(),
@@ -171,7 +171,7 @@ impl KernelSource {
     /// both directions of a session must be known to be one before either shows what it is.
     fn take_running(&mut self, running: &Running, sink: &mut dyn InputSink) {
         let begun = now();
-        let settled = begun.saturating_add(SETTLED_MAX);
+        let settled = begun + SETTLED_MAX;
         let mut batches = Vec::new();
         let mut bytes = 0;
         while let Ok(batch) = self.records.recv_timeout(SETTLED) {
@@ -196,16 +196,15 @@ impl KernelSource {
         self.take_if(batch, sink, |_| true);
     }
 
-    /// Takes in the records that are wanted. Returns when the newest of all was written, in nanoseconds
-    /// since boot.
+    /// Takes in the records that are wanted. Returns when the newest of all was written.
     fn take_if(
         &mut self,
         batch: &Batch,
         sink: &mut dyn InputSink,
         is_wanted: impl Fn(&KernelRecord<'_>) -> bool,
-    ) -> u64 {
+    ) -> BootTime {
         self.active = now();
-        let mut newest = 0;
+        let mut newest = BootTime::default();
         for data in batch.records() {
             match decode(data) {
                 Ok((origin, record)) => {
@@ -224,14 +223,14 @@ impl KernelSource {
     }
 
     /// Saves which sessions are open.
-    fn remember(&mut self, now: u64) {
+    fn remember(&mut self, now: BootTime) {
         if let Some(memory) = self.memory.as_mut().filter(|memory| memory.is_due(now)) {
             memory.keep(self.tracker.remembered(), now);
         }
     }
 
     /// Tells if records were lost that no gap stands for.
-    fn tell_lost_records(&mut self, now: u64, sink: &mut dyn InputSink) {
+    fn tell_lost_records(&mut self, now: BootTime, sink: &mut dyn InputSink) {
         let probes = self.tracker.environment().probes();
         let lost = self.lost.tell(now, || probes.stat(Stat::LifecycleLost));
         if let Some(records) = lost {
@@ -243,10 +242,10 @@ impl KernelSource {
         }
     }
 
-    fn tick(&mut self, now: u64, sink: &mut dyn InputSink) {
-        let is_idle = now.saturating_sub(self.active) > IDLE_AFTER;
+    fn tick(&mut self, now: BootTime, sink: &mut dyn InputSink) {
+        let is_idle = now.since(self.active) > IDLE_AFTER;
         let pause = if is_idle { IDLE_TICK } else { TICK };
-        self.next_tick = now + pause.as_nanos() as u64;
+        self.next_tick = now + pause;
         // Only bytes that should be known by now may be considered missing.
         while let Ok(batch) = self.records.try_recv() {
             self.take(&batch, sink);
@@ -274,7 +273,7 @@ impl Source for KernelSource {
             Priority::Pipeline.claim();
             self.take_running(&running, sink);
         }
-        let due = Duration::from_nanos(self.next_tick.saturating_sub(now()));
+        let due = self.next_tick.since(now());
         match self.records.try_recv() {
             Ok(batch) => self.take(&batch, sink),
             // Disconnected: the thread that empties the ring is gone, so nothing more will arrive.
@@ -332,7 +331,7 @@ fn is_registration(record: &KernelRecord<'_>) -> bool {
     matches!(record, KernelRecord::Registered(_))
 }
 
-/// Nanoseconds since boot. The clock exists on every kernel that the probes load on.
-fn now() -> u64 {
-    BootClock::now_boot().unwrap_or(0)
+/// The current time. The clock exists on every kernel that the probes load on.
+fn now() -> BootTime {
+    BootClock::now_boot().unwrap_or_default()
 }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use mcpinspect_common::{EndpointKey, tracked_slot};
+use mcpinspect_core::model::BootTime;
 use mcpinspect_process::fds::{Holder, Holders, holders_snapshot};
 use mcpinspect_runtime::priority::Priority;
 use nix::libc;
@@ -17,12 +18,12 @@ use crate::capture::{BootClock, Survey};
 use crate::discover::Readers;
 
 /// How many times longer than a survey the pause after it is.
-const PAUSE: u64 = 10;
+const PAUSE: u32 = 10;
 
 /// What a survey should find out.
 pub(super) struct Request {
-    /// When it was requested, in nanoseconds since boot.
-    pub(super) begun: u64,
+    /// When it was requested.
+    pub(super) begun: BootTime,
     /// The kernel's own; `None` if it has none.
     pub(super) survey: Option<Survey>,
     /// Device and inode of every watched endpoint, if the kernel has no survey.
@@ -36,9 +37,9 @@ pub(super) struct Request {
 /// What a survey found.
 pub(super) struct Found {
     /// When it was requested.
-    pub(super) begun: u64,
+    pub(super) begun: BootTime,
     /// When it ended.
-    pub(super) ended: u64,
+    pub(super) ended: BootTime,
     /// Who holds what, where the kernel's counters do not say.
     pub(super) holders: Option<Holders>,
     /// The slots of processes that hold a watched endpoint.
@@ -54,8 +55,8 @@ pub(super) struct Surveyor {
     requests: SyncSender<Request>,
     results: Receiver<Found>,
     under_way: bool,
-    /// Not before this moment, in nanoseconds since boot.
-    rests_until: u64,
+    /// Not before this moment.
+    rests_until: BootTime,
 }
 
 impl Surveyor {
@@ -77,12 +78,12 @@ impl Surveyor {
             requests,
             results,
             under_way: false,
-            rests_until: 0,
+            rests_until: BootTime::default(),
         })
     }
 
     /// Whether a survey can begin.
-    pub(super) fn is_ready(&self, now: u64) -> bool {
+    pub(super) fn is_ready(&self, now: BootTime) -> bool {
         !self.under_way && now >= self.rests_until
     }
 
@@ -96,8 +97,8 @@ impl Surveyor {
         match self.results.try_recv() {
             Ok(found) => {
                 self.under_way = false;
-                let took = found.ended.saturating_sub(found.begun);
-                self.rests_until = found.ended.saturating_add(took.saturating_mul(PAUSE));
+                let took = found.ended.since(found.begun);
+                self.rests_until = found.ended + took.saturating_mul(PAUSE);
                 Some(found)
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,

@@ -40,7 +40,7 @@ pub use process::{Party, Pid, Process};
 pub use publisher::publisher;
 pub use server_side::{InodeKey, ServerSide};
 pub use stream::{Content, Segment, StreamEvent};
-pub use time::Timestamp;
+pub use time::{BootTime, Timestamp};
 pub use tool::{FieldChange, ToolStatus};
 pub use transport::{ServerEndpoint, Transport};
 pub use word::{BlindMechanism, EndReason, GapReason, ServerPart};

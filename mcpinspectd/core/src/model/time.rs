@@ -1,7 +1,8 @@
 //! Points in time.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::ops::{Add, AddAssign};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
 
@@ -51,6 +52,34 @@ impl fmt::Display for Timestamp {
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+/// A point in time by the kernel's clock, which never jumps: nanoseconds since boot, including those
+/// asleep (`CLOCK_BOOTTIME`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BootTime(pub u64);
+
+impl BootTime {
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for BootTime {
+    type Output = Self;
+
+    /// Ends at the last time that can be expressed.
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+impl AddAssign<Duration> for BootTime {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
     }
 }
 

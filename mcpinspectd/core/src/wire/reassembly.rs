@@ -6,18 +6,19 @@
 //! moment; after that, the missing bytes become a gap of exactly their length.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::model::{Content, GapReason, Segment};
+use crate::model::{BootTime, Content, GapReason, Segment};
 
-/// How long a segment waits for the one before it, in nanoseconds. Segments overtake each other by
+/// How long a segment waits for the one before it. Segments overtake each other by
 /// microseconds.
-const TIMEOUT: u64 = 100_000_000;
+const TIMEOUT: Duration = Duration::from_millis(100);
 /// Most bytes that wait. Above this, missing bytes are given up at once.
 const WAITING_MAX: usize = 4 << 20;
 /// Most segments that wait.
 const SEGMENTS_MAX: usize = 4096;
 
-/// Orders one stream. Times are nanoseconds on any clock that does not jump.
+/// Orders one stream.
 #[derive(Debug)]
 pub struct Reassembly {
     next: u64,
@@ -25,7 +26,7 @@ pub struct Reassembly {
     waiting: BTreeMap<u64, Content<'static>>,
     waiting_bytes: usize,
     /// When the oldest waiting segment arrived.
-    since: u64,
+    since: BootTime,
     captured: u64,
     lost: u64,
 }
@@ -37,7 +38,7 @@ impl Reassembly {
             next: start,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
-            since: 0,
+            since: BootTime::default(),
             captured: 0,
             lost: 0,
         }
@@ -69,7 +70,12 @@ impl Reassembly {
     }
 
     /// Takes in a segment. Bytes that were already emitted are dropped.
-    pub fn push(&mut self, segment: &Segment<'_>, now: u64, emit: &mut impl FnMut(Segment<'_>)) {
+    pub fn push(
+        &mut self,
+        segment: &Segment<'_>,
+        now: BootTime,
+        emit: &mut impl FnMut(Segment<'_>),
+    ) {
         let position = segment.position;
         match &segment.content {
             Content::Bytes(_) if position > self.next => {
@@ -88,12 +94,12 @@ impl Reassembly {
     }
 
     /// Gives up bytes that other segments have waited for too long. Call this regularly.
-    pub fn settle(&mut self, now: u64, emit: &mut impl FnMut(Segment<'_>)) {
+    pub fn settle(&mut self, now: BootTime, emit: &mut impl FnMut(Segment<'_>)) {
         if self.waiting.is_empty() {
             return;
         }
         let full = self.waiting_bytes > WAITING_MAX || self.waiting.len() > SEGMENTS_MAX;
-        if full || now.saturating_sub(self.since) > TIMEOUT {
+        if full || now.since(self.since) > TIMEOUT {
             self.give_up(GapReason::RingFull, emit);
             self.since = now;
         }
@@ -105,7 +111,7 @@ impl Reassembly {
         self.skip_to(end, reason, emit);
     }
 
-    fn hold(&mut self, segment: &Segment<'_>, now: u64) {
+    fn hold(&mut self, segment: &Segment<'_>, now: BootTime) {
         if self.waiting.is_empty() {
             self.since = now;
         }
@@ -199,10 +205,14 @@ mod tests {
     #[test]
     fn waits_for_a_piece_that_was_overtaken() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
-        stream.push(&bytes(3, b"def"), 0, &mut collect(&mut out));
-        stream.settle(TIMEOUT, &mut collect(&mut out));
+        stream.push(&bytes(3, b"def"), BootTime(0), &mut collect(&mut out));
+        stream.settle(BootTime(0) + TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, []);
-        stream.push(&bytes(0, b"abc"), TIMEOUT, &mut collect(&mut out));
+        stream.push(
+            &bytes(0, b"abc"),
+            BootTime(0) + TIMEOUT,
+            &mut collect(&mut out),
+        );
         assert_eq!(out, b"abcdef".map(Some));
         assert_eq!((stream.captured(), stream.lost()), (6, 0));
     }
@@ -210,11 +220,15 @@ mod tests {
     #[test]
     fn gives_up_after_a_while() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
-        stream.push(&bytes(2, b"c"), 0, &mut collect(&mut out));
-        stream.settle(TIMEOUT + 1, &mut collect(&mut out));
+        stream.push(&bytes(2, b"c"), BootTime(0), &mut collect(&mut out));
+        stream.settle(BootTime(1) + TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, [None, None, Some(b'c')]);
         // Bytes declared lost stay lost.
-        stream.push(&bytes(0, b"ab"), TIMEOUT + 2, &mut collect(&mut out));
+        stream.push(
+            &bytes(0, b"ab"),
+            BootTime(2) + TIMEOUT,
+            &mut collect(&mut out),
+        );
         assert_eq!(out.len(), 3);
         assert_eq!((stream.captured(), stream.lost()), (1, 2));
     }
@@ -222,9 +236,9 @@ mod tests {
     #[test]
     fn a_hole_is_lost_when_its_turn_comes() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
-        stream.push(&lost(1, 2), 0, &mut collect(&mut out));
+        stream.push(&lost(1, 2), BootTime(0), &mut collect(&mut out));
         assert_eq!(out, []);
-        stream.push(&bytes(0, b"a"), 0, &mut collect(&mut out));
+        stream.push(&bytes(0, b"a"), BootTime(0), &mut collect(&mut out));
         assert_eq!(out, [Some(b'a'), None, None]);
     }
 
@@ -233,7 +247,7 @@ mod tests {
         let mut stream = Reassembly::new(0);
         let piece = vec![0; 1 << 20];
         for index in 0..64 {
-            stream.push(&bytes(1 + (index << 20), &piece), 0, &mut |_| {});
+            stream.push(&bytes(1 + (index << 20), &piece), BootTime(0), &mut |_| {});
             assert!(stream.waiting_bytes <= WAITING_MAX + piece.len());
         }
     }
@@ -254,7 +268,7 @@ mod tests {
                     let bytes: Vec<u8> = (position..).take(length).map(byte).collect();
                     Segment::new(position, bytes)
                 };
-                stream.push(&segment, time as u64, &mut collect(&mut out));
+                stream.push(&segment, BootTime(time as u64), &mut collect(&mut out));
             }
             stream.finish(300, GapReason::RingFull, &mut collect(&mut out));
             prop_assert_eq!(out.len(), 300);

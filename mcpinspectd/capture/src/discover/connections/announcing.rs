@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mcpinspect_core::model::{
-    Content, Input, Pid, Process, ServerEndpoint, ServerSide, SessionStart,
+    BootTime, Content, Input, Pid, Process, ServerEndpoint, ServerSide, SessionStart,
 };
 use mcpinspect_process::ProcessInfo;
 use mcpinspect_process::identity::Launched;
@@ -17,7 +17,7 @@ use super::session::{Session, Stage};
 use crate::discover::environment::WatchPolicy;
 
 /// Announces a session, and passes on what waited for it.
-pub fn announce(session: &mut Session, context: &mut Context<'_>, now: u64) {
+pub fn announce(session: &mut Session, context: &mut Context<'_>, now: BootTime) {
     let [client, server] = session
         .parties
         .map(|pid| context.machine.describe(pid?, context.launches));
@@ -71,7 +71,7 @@ pub fn pass_on(
     session: &mut Session,
     context: &mut Context<'_>,
     direction: mcpinspect_core::model::Direction,
-    time: u64,
+    time: BootTime,
     content: Content<'_>,
 ) {
     let time = context.output.clock.at(time);

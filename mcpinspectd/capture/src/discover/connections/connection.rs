@@ -6,7 +6,7 @@ use mcpinspect_common::{
 };
 use mcpinspect_core::http;
 use mcpinspect_core::http::{Event, Limits};
-use mcpinspect_core::model::Direction;
+use mcpinspect_core::model::{BootTime, Direction};
 use mcpinspect_core::wire::framing::UNFINISHED_BESIDE;
 use mcpinspect_core::wire::held::{Room, Scratch};
 
@@ -73,8 +73,8 @@ pub struct Connection {
     /// By [`Direction`]: the next byte.
     next: [u64; 2],
     pub link: Link,
-    pub since: u64,
-    pub active: u64,
+    pub since: BootTime,
+    pub active: BootTime,
     /// Whether a check for missing bytes was made since the last record.
     pub is_checked: bool,
     /// Whether the process at its other end was requested.
@@ -83,7 +83,13 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that begins at a socket. `joined`: in the middle of something.
-    pub fn new(pair: Pair, socket: Socket, joined: bool, max_message: usize, now: u64) -> Self {
+    pub fn new(
+        pair: Pair,
+        socket: Socket,
+        joined: bool,
+        max_message: usize,
+        now: BootTime,
+    ) -> Self {
         let limits = Limits {
             max_message,
             max_unfinished: max_unfinished(max_message),

@@ -1,12 +1,14 @@
 //! One session: its parties, its address, and its messages until it is announced.
 
+use std::time::Duration;
+
 use mcpinspect_core::http::{Target, TargetKey};
-use mcpinspect_core::model::{Content, Direction, Pid, Process, SessionId};
+use mcpinspect_core::model::{BootTime, Content, Direction, Pid, Process, SessionId};
 
 use super::address::{Address, Location};
 
-/// Nanoseconds that a session waits for its parties to show themselves.
-const TIMEOUT: u64 = 500_000_000;
+/// Time that a session waits for its parties to show themselves.
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// Most bytes that wait for that.
 const PENDING_MAX: usize = 1 << 20;
 /// Most names to remember for a session.
@@ -39,8 +41,8 @@ pub enum Caller {
 #[derive(Debug)]
 pub struct Pending {
     pub direction: Direction,
-    /// Nanoseconds since boot.
-    pub time: u64,
+    /// When it passed.
+    pub time: BootTime,
     /// A message, or the loss of some bytes.
     pub content: Content<'static>,
 }
@@ -89,13 +91,13 @@ pub struct Session {
     pub awaits_party: bool,
     /// How many connections carry it.
     pub connections: usize,
-    pub since: u64,
-    pub last_active: u64,
+    pub since: BootTime,
+    pub last_active: BootTime,
 }
 
 impl Session {
     /// A session in which nothing has been said yet.
-    pub fn new(id: SessionId, address: Address, target: Target, owner: u32, now: u64) -> Self {
+    pub fn new(id: SessionId, address: Address, target: Target, owner: u32, now: BootTime) -> Self {
         Self {
             id,
             stage: Stage::Waiting,
@@ -136,13 +138,13 @@ impl Session {
     }
 
     /// Whether it is time to announce it.
-    pub fn is_ready(&self, now: u64) -> bool {
+    pub fn is_ready(&self, now: BootTime) -> bool {
         let bytes = |pending: &Pending| pending.content.memory();
         self.stage == Stage::Waiting
             && !self.pending.is_empty()
             && (self.is_answered && !self.awaits_party
                 || self.parties.iter().all(Option::is_some)
-                || now.saturating_sub(self.since) > TIMEOUT
+                || now.since(self.since) > TIMEOUT
                 || self.pending.iter().map(bytes).sum::<usize>() > PENDING_MAX)
     }
 

@@ -6,10 +6,13 @@
 //! `initialize`.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use mcpinspect_core::http::{Event, Exchange, Left, Loss, Method, Target, TargetKey};
 use mcpinspect_core::mcp::{Message, Payload, parse};
-use mcpinspect_core::model::{BlindMechanism, Content, Direction, EndReason, GapReason, SessionId};
+use mcpinspect_core::model::{
+    BlindMechanism, BootTime, Content, Direction, EndReason, GapReason, SessionId,
+};
 
 use super::address::Side;
 use super::announcing::{announce, note_parties, pass_on};
@@ -18,10 +21,10 @@ use super::link::{Joined, Link};
 use super::session::{Caller, Name, Number, Pending, Session, Stage};
 use crate::capture::Origin;
 
-/// Nanoseconds without a connection after which a session is over.
-const IDLE: u64 = 600_000_000_000;
+/// Time without a connection after which a session is over.
+const IDLE: Duration = Duration::from_secs(600);
 /// The same for a session that the server does not know about.
-const IDLE_STATELESS: u64 = 60_000_000_000;
+const IDLE_STATELESS: Duration = Duration::from_secs(60);
 /// Most open exchanges to remember for one connection.
 const EXCHANGES_MAX: usize = 1024;
 
@@ -70,7 +73,7 @@ impl Sessions {
         link: &mut Link,
         event: &Event<'_>,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) {
         match event {
             Event::Opened(opened) => {
@@ -241,7 +244,7 @@ impl Sessions {
     }
 
     /// Advances time. `is_sweep`: also looks for abandoned sessions.
-    pub fn tick(&mut self, context: &mut Context<'_>, now: u64, is_sweep: bool) {
+    pub fn tick(&mut self, context: &mut Context<'_>, now: BootTime, is_sweep: bool) {
         for session in self.by_number.values_mut() {
             if session.is_ready(now) {
                 announce(session, context, now);
@@ -258,7 +261,7 @@ impl Sessions {
             let gone = |side: Side| {
                 session.parties[side.index()].is_some_and(|pid| machine.user(pid).is_none())
             };
-            let idle = now.saturating_sub(session.last_active);
+            let idle = now.since(session.last_active);
             let is_stateless = !session
                 .names
                 .iter()
@@ -284,7 +287,7 @@ impl Sessions {
     }
 
     /// Ends all sessions: the daemon stops.
-    pub fn finish(&mut self, context: &mut Context<'_>, now: u64) {
+    pub fn finish(&mut self, context: &mut Context<'_>, now: BootTime) {
         let mut all: Vec<Number> = self.by_number.keys().copied().collect();
         all.sort_unstable();
         for number in all {
@@ -297,7 +300,7 @@ impl Sessions {
         link: &mut Link,
         answered: &mcpinspect_core::http::Answered<'_>,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) {
         let server = link.pair.server;
         let joined = answered
@@ -332,7 +335,7 @@ impl Sessions {
         exchange: Option<Exchange>,
         target: &Target,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) {
         let Some(key) = target.key else { return };
         let Some(exchange) = exchange else { return };
@@ -353,7 +356,7 @@ impl Sessions {
     }
 
     /// Nothing more will come of a connection.
-    fn left(&mut self, link: &mut Link, reason: Left, context: &mut Context<'_>, now: u64) {
+    fn left(&mut self, link: &mut Link, reason: Left, context: &mut Context<'_>, now: BootTime) {
         link.left = Some(reason);
         let mechanism = match reason {
             Left::NotHttp | Left::NotMcp => return,
@@ -375,7 +378,7 @@ impl Sessions {
         exchange: Option<Exchange>,
         message: Option<&[u8]>,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) -> Option<Number> {
         let joined = exchange.and_then(|exchange| link.exchanges.get(&exchange));
         let Some(joined) = joined else {
@@ -442,7 +445,7 @@ impl Sessions {
         link: &Link,
         target: &Target,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) -> Number {
         self.make_room(link.owner, context, now);
         let number = self.next;
@@ -457,7 +460,7 @@ impl Sessions {
     }
 
     /// Makes the quietest session of the user with the most give way to one of `owner`, if there is no room.
-    fn make_room(&mut self, owner: u32, context: &mut Context<'_>, now: u64) {
+    fn make_room(&mut self, owner: u32, context: &mut Context<'_>, now: BootTime) {
         if self.by_number.len() < self.max {
             return;
         }
@@ -492,7 +495,7 @@ impl Sessions {
     }
 
     /// Notes that a connection carries a session.
-    fn join(&mut self, link: &mut Link, number: Number, context: &mut Context<'_>, now: u64) {
+    fn join(&mut self, link: &mut Link, number: Number, context: &mut Context<'_>, now: BootTime) {
         let Some(session) = self.by_number.get_mut(&number) else {
             return;
         };
@@ -510,7 +513,7 @@ impl Sessions {
         direction: Direction,
         content: Content<'_>,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) {
         let session = number.and_then(|number| self.by_number.get_mut(&number));
         let Some(session) = session else { return };
@@ -532,7 +535,7 @@ impl Sessions {
         }
     }
 
-    fn end(&mut self, number: Number, reason: EndReason, context: &mut Context<'_>, now: u64) {
+    fn end(&mut self, number: Number, reason: EndReason, context: &mut Context<'_>, now: BootTime) {
         let Some(mut session) = self.by_number.remove(&number) else {
             return;
         };

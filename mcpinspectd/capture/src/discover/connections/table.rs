@@ -1,10 +1,11 @@
 //! The known connections, and the routing of each record to one of them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use mcpinspect_common::{ConnectionReport, End, EndpointKey, LeftAlone, NO_REQUESTS};
 use mcpinspect_core::http::{Event, Left};
-use mcpinspect_core::model::{BlindMechanism, Direction};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Direction};
 use mcpinspect_core::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 use super::address::{Pair, Side};
@@ -16,12 +17,12 @@ use crate::capture::Origin;
 use crate::discover::Settings;
 use crate::discover::captured::Captured;
 
-/// Nanoseconds that a connection must have been quiet before its counts are checked.
-const STILL: u64 = 1_000_000_000;
-/// Nanoseconds after which a connection that shows nothing is left alone.
-const UNDECIDED: u64 = 60_000_000_000;
-/// Nanoseconds that the other end of a connection on this machine may take to show itself.
-const OTHER_END: u64 = 50_000_000;
+/// Time that a connection must have been quiet before its counts are checked.
+const STILL: Duration = Duration::from_secs(1);
+/// Time after which a connection that shows nothing is left alone.
+const UNDECIDED: Duration = Duration::from_secs(60);
+/// Time that the other end of a connection on this machine may take to show itself.
+const OTHER_END: Duration = Duration::from_millis(50);
 
 const DIRECTIONS: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
 
@@ -195,11 +196,11 @@ impl Connections {
     }
 
     /// Advances time. `is_sweep`: a survey has told which sockets exist.
-    pub fn tick(&mut self, context: &mut Context<'_>, now: u64, is_sweep: bool) {
+    pub fn tick(&mut self, context: &mut Context<'_>, now: BootTime, is_sweep: bool) {
         let still: Vec<ConnectionNumber> = self
             .by_number
             .iter()
-            .filter(|(_, one)| !one.is_checked && now.saturating_sub(one.active) > STILL)
+            .filter(|(_, one)| !one.is_checked && now.since(one.active) > STILL)
             .map(|(number, _)| *number)
             .collect();
         for number in still {
@@ -214,7 +215,7 @@ impl Connections {
 
     /// Requests the processes whose end of a connection has not shown itself, and takes in those found: the
     /// probes in a program's TLS library may come later than its first connection, and others have none.
-    fn seek_owners(&mut self, now: u64, context: &mut Context<'_>) {
+    fn seek_owners(&mut self, now: BootTime, context: &mut Context<'_>) {
         for (number, pid) in context.machine.owners() {
             let Some(connection) = self.by_number.get_mut(&number) else {
                 continue;
@@ -225,14 +226,14 @@ impl Connections {
             self.sessions.sought(&mut connection.link, context);
         }
         for (number, connection) in &mut self.by_number {
-            if now.saturating_sub(connection.since) >= OTHER_END {
+            if now.since(connection.since) >= OTHER_END {
                 seek_owner(*number, connection, context);
             }
         }
     }
 
     /// Ends all sessions: the daemon stops.
-    pub fn finish(&mut self, context: &mut Context<'_>, now: u64) {
+    pub fn finish(&mut self, context: &mut Context<'_>, now: BootTime) {
         let all: Vec<ConnectionNumber> = self.by_number.keys().copied().collect();
         for number in all {
             self.check(number, now, context);
@@ -241,7 +242,7 @@ impl Connections {
     }
 
     /// Forgets connections that are gone, and those that show nothing.
-    fn sweep(&mut self, context: &mut Context<'_>, now: u64) {
+    fn sweep(&mut self, context: &mut Context<'_>, now: BootTime) {
         let machine = &*context.machine;
         let mut gone = Vec::new();
         for (number, connection) in &self.by_number {
@@ -250,8 +251,7 @@ impl Connections {
                 .iter()
                 .flatten()
                 .any(|socket| machine.is_held(socket.key, End::Reader));
-            let is_undecided =
-                !connection.link.is_mcp && now.saturating_sub(connection.since) > UNDECIDED;
+            let is_undecided = !connection.link.is_mcp && now.since(connection.since) > UNDECIDED;
             if !is_held {
                 gone.push((*number, false));
             } else if is_undecided {
@@ -277,7 +277,7 @@ impl Connections {
     fn read(
         &mut self,
         number: ConnectionNumber,
-        now: u64,
+        now: BootTime,
         context: &mut Context<'_>,
         act: impl FnOnce(&mut Connection, &mut dyn FnMut(&mut Link, Event<'_>)),
     ) {
@@ -337,7 +337,7 @@ impl Connections {
     }
 
     /// Frees memory where the most is taken: gives up the largest unfinished message, or else the connection.
-    fn give_up_largest(&mut self, context: &mut Context<'_>, now: u64) -> bool {
+    fn give_up_largest(&mut self, context: &mut Context<'_>, now: BootTime) -> bool {
         let connections = self.by_number.iter_mut();
         let Some((&number, largest)) =
             connections.max_by_key(|(number, one)| (one.room().total(), **number))
@@ -374,7 +374,7 @@ impl Connections {
     }
 
     /// Checks that everything counted at a connection has arrived.
-    fn check(&mut self, number: ConnectionNumber, now: u64, context: &mut Context<'_>) {
+    fn check(&mut self, number: ConnectionNumber, now: BootTime, context: &mut Context<'_>) {
         let Some(connection) = self.by_number.get_mut(&number) else {
             return;
         };
@@ -408,7 +408,7 @@ impl Connections {
         number: ConnectionNumber,
         left: Option<Left>,
         context: &mut Context<'_>,
-        now: u64,
+        now: BootTime,
     ) {
         let Some(mut connection) = self.by_number.remove(&number) else {
             return;

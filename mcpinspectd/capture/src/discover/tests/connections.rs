@@ -111,7 +111,7 @@ fn connections_to_a_unix_socket_have_a_client_and_share_sessions() {
     fixture.moves(SERVER, one, End::Writer, ok(ID, ANSWER).as_bytes());
     accept_unix(&mut fixture, two);
     fixture.moves(SERVER, two, End::Reader, post(ID, LIST).as_bytes());
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     assert_eq!(fixture.collected.starts.len(), 1);
     assert_eq!(fixture.collected.client, Some(CLIENT));
     let url = "http+unix://%2Frun%2Fmcp/mcp".to_owned();
@@ -205,8 +205,8 @@ fn what_was_encrypted_goes_the_same_way() {
     fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
     // The server's process is looked for, but not found.
-    fixture.wait(100_000_000);
-    fixture.wait(100_000_000);
+    fixture.wait(SECOND / 10);
+    fixture.wait(SECOND / 10);
     let url = "https://h/mcp".to_owned();
     assert_eq!(
         fixture.collected.starts[0].endpoint,
@@ -227,16 +227,16 @@ fn who_holds_the_other_end_is_named() {
         connect(&mut fixture, server, 5000, false);
         fixture.moves(SERVER, server, End::Reader, post("", INITIALIZE).as_bytes());
         fixture.moves(SERVER, server, End::Writer, ok(ID, ANSWER).as_bytes());
-        fixture.wait(100_000_000);
+        fixture.wait(SECOND / 10);
         let sought = fixture.world.borrow().sought.clone();
         assert_eq!(sought.len(), 1);
         assert_eq!(sought[0].near, SERVER);
         assert_eq!(sought[0].local.to_string(), "127.0.0.1:5000");
         assert_eq!(sought[0].remote.to_string(), "127.0.0.1:80");
-        fixture.wait(100_000_000);
+        fixture.wait(SECOND / 10);
         assert_eq!(fixture.collected.client, Some(CLIENT));
         assert_eq!(told(&fixture), [INITIALIZE, ANSWER]);
-        fixture.wait(1_000_000_000);
+        fixture.wait(SECOND);
         assert_eq!(fixture.world.borrow().sought.len(), 1, "once");
     }
 }
@@ -257,7 +257,7 @@ fn who_was_seen_at_the_other_end_is_not_sought() {
         assert_eq!(fixture.collected.client, Some(client), "from the first");
     }
     assert_eq!(fixture.collected.starts.len(), 2, "two clients");
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     assert!(fixture.world.borrow().sought.is_empty());
 }
 
@@ -271,8 +271,8 @@ fn clients_without_a_name_are_told_apart_once_they_are_known() {
     let exchange = |fixture: &mut Fixture, key| {
         fixture.moves(SERVER, key, End::Reader, post("", LIST).as_bytes());
         fixture.moves(SERVER, key, End::Writer, ok("", ANSWER).as_bytes());
-        fixture.wait(100_000_000);
-        fixture.wait(100_000_000);
+        fixture.wait(SECOND / 10);
+        fixture.wait(SECOND / 10);
         fixture.collected.starts.len()
     };
     fixture.world.borrow_mut().owner = Some(CLIENT);
@@ -300,14 +300,14 @@ fn another_library_for_tls_is_told_of_who_speaks_mcp() {
     };
     let mut fixture = Fixture::new();
     fixture.world.borrow_mut().unseen_tls = vec![CLIENT, SERVER + 1000];
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     assert_eq!(told(&fixture), 0, "others may encrypt as they like");
     let one = socket(1);
     connect(&mut fixture, one, 5000, true);
     fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
-    fixture.wait(1_000_000_000);
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
+    fixture.wait(SECOND);
     assert_eq!(told(&fixture), 1, "once");
 }
 
@@ -315,13 +315,13 @@ fn another_library_for_tls_is_told_of_who_speaks_mcp() {
 fn another_library_is_not_told_of_who_has_a_number_later() {
     let mut fixture = Fixture::new();
     fixture.world.borrow_mut().unseen_tls = vec![CLIENT];
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     fixture.world.borrow_mut().started = 7;
     let one = socket(1);
     connect(&mut fixture, one, 5000, true);
     fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     let mut lines = fixture.collected.lines.iter();
     assert!(!lines.any(|line| line.starts_with("blind")));
 }
@@ -334,16 +334,16 @@ fn a_process_that_pays_too_much_is_left_alone_until_it_speaks_mcp() {
     };
     fixture.record(CLIENT, busy());
     fixture.record(SERVER + 1000, busy());
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     let left = [(CLIENT, false), (SERVER + 1000, false)];
     assert_eq!(fixture.world.borrow().libraries, left);
     let one = socket(1);
     connect(&mut fixture, one, 5000, true);
     fixture.moves(CLIENT, one, End::Writer, post("", INITIALIZE).as_bytes());
     fixture.moves(CLIENT, one, End::Reader, ok(ID, ANSWER).as_bytes());
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     fixture.record(CLIENT, busy());
-    fixture.wait(1_000_000_000);
+    fixture.wait(SECOND);
     let wanted = [left[0], left[1], (CLIENT, true)];
     assert_eq!(fixture.world.borrow().libraries, wanted);
 }

@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcpinspect_common::{
     End, EndpointCounters, EndpointKey, EndpointReport, EndpointWatch, LeftAlone,
 };
 use mcpinspect_core::model::{
-    Direction, Executed, ExecutedBy, Input, InputSink, Pid, Segment, ServerId, ServerIdentity,
-    SessionStart,
+    BootTime, Direction, Executed, ExecutedBy, Input, InputSink, Pid, Segment, ServerId,
+    ServerIdentity, SessionStart,
 };
 use mcpinspect_process::fds::{Access, Holder, Holders, StreamKind};
 use mcpinspect_process::identity::Launched;
@@ -29,7 +30,7 @@ pub(super) struct World {
     pub(super) counters: HashMap<EndpointKey, EndpointCounters>,
     pub(super) holders: Holders,
     pub(super) unread: u64,
-    pub(super) surveyed: u64,
+    pub(super) surveyed: BootTime,
     pub(super) forgotten: HashSet<EndpointKey>,
     pub(super) policy: WatchPolicy,
     pub(super) left_alone: HashMap<EndpointKey, LeftAlone>,
@@ -73,10 +74,10 @@ impl Environment for Fake {
         self.forget(key);
         self.0.borrow_mut().left_alone.insert(key, left);
     }
-    fn survey(&mut self, now: u64, _sought: &[EndpointKey]) {
+    fn survey(&mut self, now: BootTime, _sought: &[EndpointKey]) {
         self.0.borrow_mut().surveyed = now;
     }
-    fn surveyed(&mut self) -> u64 {
+    fn surveyed(&mut self) -> BootTime {
         self.0.borrow().surveyed
     }
     fn is_held(&self, endpoint: EndpointKey, end: End) -> bool {
@@ -270,7 +271,7 @@ pub(super) struct Fixture {
     pub(super) world: Rc<RefCell<World>>,
     pub(super) tracker: Tracker<Fake>,
     pub(super) collected: Collected,
-    pub(super) now: u64,
+    pub(super) now: BootTime,
 }
 
 pub(super) const SETTINGS: Settings = Settings {
@@ -296,10 +297,15 @@ impl Fixture {
         let world = Rc::new(RefCell::new(World::default()));
         let clock = BootClock::at_epoch();
         Self {
-            tracker: Tracker::new(Fake(Rc::clone(&world)), settings, clock, 0),
+            tracker: Tracker::new(
+                Fake(Rc::clone(&world)),
+                settings,
+                clock,
+                BootTime::default(),
+            ),
             world,
             collected: Collected::default(),
-            now: SECOND,
+            now: BootTime::default() + SECOND,
         }
     }
 
@@ -419,8 +425,8 @@ impl Fixture {
             .push(holder);
     }
 
-    pub(super) fn wait(&mut self, nanos: u64) {
-        self.now += nanos;
+    pub(super) fn wait(&mut self, time: Duration) {
+        self.now += time;
         self.tracker.tick(self.now, &mut self.collected);
     }
 

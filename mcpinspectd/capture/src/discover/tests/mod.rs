@@ -8,6 +8,8 @@ mod order;
 mod roles;
 mod room;
 
+use std::time::Duration;
+
 use mcpinspect_common::{End, EndpointKey, EndpointKind, EndpointReport, SHIP_REGARDLESS};
 use mcpinspect_core::model::{BlindMechanism, Direction, StreamLedger};
 use mcpinspect_process::fds::Access;
@@ -18,7 +20,7 @@ use crate::capture::KernelRecord;
 
 const CLIENT: u32 = 100;
 const SERVER: u32 = 200;
-const SECOND: u64 = 1_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
 const INITIALIZE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n";
 const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}\n";
 

@@ -1,5 +1,7 @@
 //! The two streams of a session are passed on in the order of the calls that moved their bytes.
 
+use std::time::Duration;
+
 use mcpinspect_common::{End, EndpointCounters};
 use mcpinspect_core::model::Direction;
 use mcpinspect_process::fds::Access;
@@ -14,7 +16,7 @@ const UP: Direction = Direction::ClientToServer;
 const DOWN: Direction = Direction::ServerToClient;
 
 /// A microsecond passes between two calls.
-const CALL: u64 = 1000;
+const CALL: Duration = Duration::from_micros(1);
 
 fn request(id: usize) -> Vec<u8> {
     match id {

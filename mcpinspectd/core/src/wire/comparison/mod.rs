@@ -19,6 +19,7 @@ mod evidence;
 mod writes;
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use mcpinspect_common::End;
 
@@ -26,12 +27,12 @@ use self::alignment::Pattern;
 use self::beginning::{Beginning, Verdict};
 use self::evidence::Evidence;
 use self::writes::PendingWrites;
-use crate::model::{Content, Segment, StreamEvent};
+use crate::model::{BootTime, Content, Segment, StreamEvent};
 
 /// Most bytes of the reader's end that wait for the writer's.
 const WAITING_MAX: usize = writes::BYTES_MAX;
-/// How long they wait, in nanoseconds.
-const TIMEOUT: u64 = 100_000_000;
+/// How long they wait.
+const TIMEOUT: Duration = Duration::from_millis(100);
 /// How often the ends of a new stream may be shifted until they agree.
 const ALIGNMENTS_MAX: u8 = 4;
 /// How often the ends may differ before comparison stops. Finding the reason takes a walk through
@@ -66,7 +67,7 @@ impl Start {
     }
 }
 
-/// Compares the two ends of one stream. Times are nanoseconds on any clock that does not jump.
+/// Compares the two ends of one stream.
 #[derive(Debug)]
 pub struct EndComparison {
     /// The client's end, whose bytes count.
@@ -102,7 +103,7 @@ pub struct EndComparison {
     /// Negative for bytes of a reader that was not seen.
     behind: i64,
     /// Since when the first byte of `read` has waited.
-    since: u64,
+    since: BootTime,
     /// How often the ends differed, and `equal` the last time they did.
     mismatches: u32,
     mismatched_at: u64,
@@ -136,7 +137,7 @@ impl EndComparison {
             writes: PendingWrites::default(),
             unseen_until: written_from,
             behind: 0,
-            since: 0,
+            since: BootTime::default(),
             mismatches: 0,
             mismatched_at: 0,
             given_up: false,
@@ -155,7 +156,12 @@ impl EndComparison {
     }
 
     /// Takes in the next segment of the reader's end, in order.
-    pub fn read(&mut self, segment: Segment<'_>, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    pub fn read(
+        &mut self,
+        segment: Segment<'_>,
+        now: BootTime,
+        emit: &mut dyn FnMut(StreamEvent<'_>),
+    ) {
         let position = segment.position;
         match &segment.content {
             Content::Lost { .. } => {
@@ -198,7 +204,7 @@ impl EndComparison {
         &mut self,
         position: u64,
         bytes: &[u8],
-        now: u64,
+        now: BootTime,
         emit: &mut dyn FnMut(StreamEvent<'_>),
     ) {
         if self.given_up {
@@ -236,7 +242,7 @@ impl EndComparison {
     }
 
     /// Frees what waits: it is passed on without having been compared.
-    pub fn skip_all(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    pub fn skip_all(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.beginning = None;
         if let Some(end) = self.writes.end() {
             self.unseen_until = self.unseen_until.max(end);
@@ -247,8 +253,8 @@ impl EndComparison {
     }
 
     /// Continues without what is overdue. Call this regularly.
-    pub fn settle(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
-        if self.is_waiting() && now.saturating_sub(self.since) > TIMEOUT {
+    pub fn settle(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+        if self.is_waiting() && now.since(self.since) > TIMEOUT {
             self.force_progress(now, emit);
         }
     }
@@ -261,7 +267,7 @@ impl EndComparison {
     }
 
     /// Compares as much as both ends have.
-    fn compare(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn compare(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         while self.is_waiting() {
             if self.position < self.unseen_until {
                 let unseen = self.unseen_until - self.position;
@@ -337,7 +343,7 @@ impl EndComparison {
 
     /// Aligns the ends at the beginning of a stream, where they may count from different bytes.
     /// Returns whether one of them was shifted.
-    fn align_beginning(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
+    fn align_beginning(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
         self.is_uncertain() && self.alignments < ALIGNMENTS_MAX && self.realign(now, emit) && {
             self.alignments += 1;
             true
@@ -345,7 +351,7 @@ impl EndComparison {
     }
 
     /// Advances by at least one step, whatever is missing.
-    fn force_progress(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn force_progress(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let Some(front) = self.writes.front() else {
             return self.skip(usize::MAX, now, emit);
         };
@@ -392,7 +398,7 @@ impl EndComparison {
     }
 
     /// Reports that the first write differs from what was read, and continues after it.
-    fn report_difference(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn report_difference(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let (Some(front), read) = (self.writes.front(), &self.read[self.consumed..]) else {
             return;
         };
@@ -420,7 +426,7 @@ impl EndComparison {
     }
 
     /// Stops comparing this stream.
-    fn give_up(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn give_up(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         tracing::debug!(
             position = self.position,
             "the ends of a stream cannot be aligned; they are no longer compared"
@@ -431,7 +437,7 @@ impl EndComparison {
     }
 
     /// Leaves what is here uncompared, and tries again with what comes next.
-    fn start_over(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn start_over(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.writes.clear();
         self.alignments = 0;
         self.skip(usize::MAX, now, emit);
@@ -439,7 +445,7 @@ impl EndComparison {
 
     /// Looks for an offset from which both ends continue alike, one of them having more in between, and
     /// shifts the writer's count accordingly. Returns whether there is one.
-    fn realign(&mut self, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
+    fn realign(&mut self, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) -> bool {
         let Some(front) = self.writes.front() else {
             return false;
         };
@@ -481,13 +487,13 @@ impl EndComparison {
     }
 
     /// Finishes with the next `length` bytes, where present, which were not compared.
-    fn skip(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn skip(&mut self, length: usize, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         self.evidence.interrupt();
         self.pass(length, now, emit);
     }
 
     /// Finishes with the next `length` bytes, where present.
-    fn pass(&mut self, length: usize, now: u64, emit: &mut dyn FnMut(StreamEvent<'_>)) {
+    fn pass(&mut self, length: usize, now: BootTime, emit: &mut dyn FnMut(StreamEvent<'_>)) {
         let length = length.min(self.read.len() - self.consumed);
         let all = &self.read[self.consumed..];
         if length > self.passed_on {
@@ -519,7 +525,7 @@ impl EndComparison {
         }
     }
 
-    fn advance(&mut self, length: usize, now: u64) {
+    fn advance(&mut self, length: usize, now: BootTime) {
         self.consumed += length;
         self.passed_on = self.passed_on.saturating_sub(length);
         self.position += length as u64;

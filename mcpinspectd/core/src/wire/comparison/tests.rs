@@ -37,6 +37,8 @@ fn bytes(position: u64, bytes: &[u8]) -> Segment<'_> {
     Segment::new(position, bytes)
 }
 
+const START: BootTime = BootTime(0);
+
 const AUTHORITIES: [End; 2] = [End::Reader, End::Writer];
 
 #[test]
@@ -46,11 +48,11 @@ fn equal_ends_give_the_stream() {
             EndComparison::new(authority, Start::Together),
             Out::default(),
         );
-        ends.written(0, b"one two ", 0, &mut out.collect());
-        ends.read(bytes(0, b"one"), 0, &mut out.collect());
-        ends.read(bytes(3, b" two thr"), 0, &mut out.collect());
-        ends.written(8, b"three", 0, &mut out.collect());
-        ends.read(bytes(11, b"ee"), 0, &mut out.collect());
+        ends.written(0, b"one two ", START, &mut out.collect());
+        ends.read(bytes(0, b"one"), START, &mut out.collect());
+        ends.read(bytes(3, b" two thr"), START, &mut out.collect());
+        ends.written(8, b"three", START, &mut out.collect());
+        ends.read(bytes(11, b"ee"), START, &mut out.collect());
         assert_eq!(out.stream, b"one two three");
         assert_eq!((out.differences, ends.equal()), (vec![], 13));
         assert!(!ends.is_waiting());
@@ -64,18 +66,23 @@ fn the_clients_bytes_count_where_the_ends_differ() {
             EndComparison::new(authority, Start::Together),
             Out::default(),
         );
-        ends.written(0, b"{\"path\":\"/etc/shadow\"}\n", 0, &mut out.collect());
-        ends.read(
-            bytes(0, b"{\"path\":\"/tmp/shadow\"}\n"),
+        ends.written(
             0,
+            b"{\"path\":\"/etc/shadow\"}\n",
+            START,
             &mut out.collect(),
         );
-        ends.settle(TIMEOUT, &mut out.collect());
+        ends.read(
+            bytes(0, b"{\"path\":\"/tmp/shadow\"}\n"),
+            START,
+            &mut out.collect(),
+        );
+        ends.settle(START + TIMEOUT, &mut out.collect());
         assert_eq!(out.differences, [], "it may have been overtaken");
-        ends.settle(TIMEOUT + 1, &mut out.collect());
+        ends.settle(BootTime(1) + TIMEOUT, &mut out.collect());
         assert_eq!(out.differences, [(10, 13)]);
-        ends.written(23, b"{}\n", 0, &mut out.collect());
-        ends.read(bytes(23, b"{}\n"), 0, &mut out.collect());
+        ends.written(23, b"{}\n", START, &mut out.collect());
+        ends.read(bytes(23, b"{}\n"), START, &mut out.collect());
         let clients: &[u8] = match authority {
             End::Reader => b"{\"path\":\"/tmp/shadow\"}\n{}\n",
             End::Writer => b"{\"path\":\"/etc/shadow\"}\n{}\n",
@@ -94,13 +101,13 @@ fn a_missing_end_holds_nothing_up() {
         );
         ends.read(
             bytes(0, b"nobody saw this being written"),
-            0,
+            START,
             &mut out.collect(),
         );
-        ends.settle(TIMEOUT + 1, &mut out.collect());
+        ends.settle(BootTime(1) + TIMEOUT, &mut out.collect());
         assert_eq!(out.stream, b"nobody saw this being written");
-        ends.written(29, b", but this", 1, &mut out.collect());
-        ends.read(bytes(29, b", but this"), 1, &mut out.collect());
+        ends.written(29, b", but this", BootTime(1), &mut out.collect());
+        ends.read(bytes(29, b", but this"), BootTime(1), &mut out.collect());
         assert_eq!(out.stream, b"nobody saw this being written, but this");
         assert_eq!((out.differences, ends.equal()), (vec![], 10));
     }
@@ -113,11 +120,11 @@ fn a_gap_is_no_difference() {
             EndComparison::new(authority, Start::Together),
             Out::default(),
         );
-        ends.written(0, b"0123456789", 0, &mut out.collect());
-        ends.read(bytes(0, b"01"), 0, &mut out.collect());
+        ends.written(0, b"0123456789", START, &mut out.collect());
+        ends.read(bytes(0, b"01"), START, &mut out.collect());
         let gap = Segment::lost(2, 4, GapReason::RingFull);
-        ends.read(gap, 0, &mut out.collect());
-        ends.read(bytes(6, b"6789"), 0, &mut out.collect());
+        ends.read(gap, START, &mut out.collect());
+        ends.read(bytes(6, b"6789"), START, &mut out.collect());
         ends.finish(&mut out.collect());
         assert_eq!((out.stream.as_slice(), out.gaps), (&b"016789"[..], 4));
         assert_eq!(out.differences, []);
@@ -139,15 +146,20 @@ fn a_writer_that_was_not_seen_is_no_difference() {
             let line = line(number);
             // A process that is not followed writes these.
             if number % 20 != 7 {
-                ends.written(written, line.as_bytes(), number as u64, &mut out.collect());
+                ends.written(
+                    written,
+                    line.as_bytes(),
+                    BootTime(number as u64),
+                    &mut out.collect(),
+                );
                 written += line.len() as u64;
             }
             ends.read(
                 bytes(read, line.as_bytes()),
-                number as u64,
+                BootTime(number as u64),
                 &mut out.collect(),
             );
-            ends.settle(2 * TIMEOUT * number as u64, &mut out.collect());
+            ends.settle(START + 2 * number as u32 * TIMEOUT, &mut out.collect());
             read += line.len() as u64;
             whole += &line;
         }
@@ -178,32 +190,36 @@ fn a_first_write_that_was_counted_twice_is_no_difference() {
             let (mut ends, mut out) =
                 (EndComparison::new(authority, start(unread)), Out::default());
             let mut whole = first.to_owned();
-            ends.read(bytes(0, first.as_bytes()), 0, &mut out.collect());
-            ends.written(unread, first.as_bytes(), 0, &mut out.collect());
+            ends.read(bytes(0, first.as_bytes()), START, &mut out.collect());
+            ends.written(unread, first.as_bytes(), START, &mut out.collect());
             let (mut read, mut written) = (unread, 2 * unread);
             for number in 2..40 + late {
                 if number < 40 {
                     let line = line(number);
                     // As the ring delivers them: long ones in pieces.
                     for piece in line.as_bytes().chunks(8192) {
-                        ends.written(written, piece, number as u64, &mut out.collect());
+                        ends.written(written, piece, BootTime(number as u64), &mut out.collect());
                         written += piece.len() as u64;
                     }
                 }
                 if number >= 2 + late {
                     let line = line(number - late);
                     for piece in line.as_bytes().chunks(4096) {
-                        ends.read(bytes(read, piece), number as u64, &mut out.collect());
+                        ends.read(
+                            bytes(read, piece),
+                            BootTime(number as u64),
+                            &mut out.collect(),
+                        );
                         read += piece.len() as u64;
                     }
                     whole += &line;
                 }
-                ends.settle(2 * TIMEOUT * number as u64, &mut out.collect());
+                ends.settle(START + 2 * number as u32 * TIMEOUT, &mut out.collect());
             }
             assert_eq!(out.differences, [], "{late} lines late");
             let lie = [line(50), line(51)];
-            ends.written(written, lie[0].as_bytes(), 0, &mut out.collect());
-            ends.read(bytes(read, lie[1].as_bytes()), 0, &mut out.collect());
+            ends.written(written, lie[0].as_bytes(), START, &mut out.collect());
+            ends.read(bytes(read, lie[1].as_bytes()), START, &mut out.collect());
             ends.finish(&mut out.collect());
             assert_eq!(out.differences.len(), 1, "{late} lines late");
             let last = if authority == End::Reader { 51 } else { 50 };
@@ -231,20 +247,20 @@ fn single_bytes_that_were_counted_twice_are_no_difference() {
                     for (index, byte) in stream.iter().enumerate().skip(unread - twice) {
                         let until = (index + ahead).min(stream.len());
                         for (at, byte) in stream.iter().enumerate().take(until).skip(read) {
-                            ends.read(bytes(at as u64, &[*byte]), 0, &mut out.collect());
+                            ends.read(bytes(at as u64, &[*byte]), START, &mut out.collect());
                         }
                         read = read.max(until);
-                        ends.written((index + twice) as u64, &[*byte], 0, &mut out.collect());
+                        ends.written((index + twice) as u64, &[*byte], START, &mut out.collect());
                     }
                     for (at, byte) in stream.iter().enumerate().skip(read) {
-                        ends.read(bytes(at as u64, &[*byte]), 0, &mut out.collect());
+                        ends.read(bytes(at as u64, &[*byte]), START, &mut out.collect());
                     }
                     let case = format!("{authority:?} {unread} {twice} {ahead}");
                     assert!(!ends.is_waiting(), "{case}: nothing is held back");
                     let lie = b"{\"id\":2}\n";
                     let end = stream.len() as u64;
-                    ends.written(end + twice as u64, lie, 0, &mut out.collect());
-                    ends.read(bytes(end, b"{\"id\":3}\n"), 0, &mut out.collect());
+                    ends.written(end + twice as u64, lie, START, &mut out.collect());
+                    ends.read(bytes(end, b"{\"id\":3}\n"), START, &mut out.collect());
                     ends.finish(&mut out.collect());
                     assert!(out.stream.starts_with(&stream), "{case}");
                     assert_eq!(out.differences, [(end + 6, 3)], "{case}");
@@ -266,12 +282,12 @@ fn a_lie_at_an_uncertain_beginning_is_found() {
         let from = unread.len() as u64;
         let start = Start::Unread(from);
         let (mut ends, mut out) = (EndComparison::new(End::Writer, start), Out::default());
-        ends.read(bytes(0, unread), 0, &mut out.collect());
+        ends.read(bytes(0, unread), START, &mut out.collect());
         for (index, part) in written.chunks(chunk).enumerate() {
             let at = from + (index * chunk) as u64;
-            ends.written(at, part, 0, &mut out.collect());
+            ends.written(at, part, START, &mut out.collect());
         }
-        ends.read(bytes(from, lie), 0, &mut out.collect());
+        ends.read(bytes(from, lie), START, &mut out.collect());
         ends.finish(&mut out.collect());
         assert!(!out.differences.is_empty(), "in pieces of {chunk}");
         assert_eq!(ends.correction(), 0);
@@ -288,10 +304,10 @@ fn a_lie_that_a_later_write_overtakes_is_found() {
         EndComparison::new(End::Reader, Start::Together),
         Out::default(),
     );
-    ends.written(0, lie, 0, &mut out.collect());
-    ends.written(length, truth, 0, &mut out.collect());
-    ends.read(bytes(0, truth), 0, &mut out.collect());
-    ends.read(bytes(length, truth), 0, &mut out.collect());
+    ends.written(0, lie, START, &mut out.collect());
+    ends.written(length, truth, START, &mut out.collect());
+    ends.read(bytes(0, truth), START, &mut out.collect());
+    ends.read(bytes(length, truth), START, &mut out.collect());
     ends.finish(&mut out.collect());
     assert_eq!(out.differences.len(), 1);
     assert_eq!(out.stream, [truth, &truth[..]].concat());
@@ -303,9 +319,9 @@ fn counts_that_began_apart_are_not_believed() {
         EndComparison::new(End::Reader, Start::Midstream(4)),
         Out::default(),
     );
-    ends.read(bytes(0, b"0123abcdefgh"), 0, &mut out.collect());
-    ends.written(4, b"cdefgh", 0, &mut out.collect());
-    ends.settle(TIMEOUT + 1, &mut out.collect());
+    ends.read(bytes(0, b"0123abcdefgh"), START, &mut out.collect());
+    ends.written(4, b"cdefgh", START, &mut out.collect());
+    ends.settle(BootTime(1) + TIMEOUT, &mut out.collect());
     ends.finish(&mut out.collect());
     assert_eq!(out.stream, b"0123abcdefgh");
     assert_eq!(out.differences, []);
@@ -320,9 +336,9 @@ fn a_server_that_differs_in_every_byte_costs_a_bounded_number_of_looks() {
         );
         let read = vec![b'r'; 1 << 20];
         for index in 0..100_000 {
-            ends.written(index, b"w", 0, &mut out.collect());
+            ends.written(index, b"w", START, &mut out.collect());
         }
-        ends.read(bytes(0, &read), 0, &mut out.collect());
+        ends.read(bytes(0, &read), START, &mut out.collect());
         ends.finish(&mut out.collect());
         assert_eq!(out.stream.len(), read.len());
         assert!(out.differences.len() <= MISMATCHES_MAX as usize);
@@ -336,19 +352,19 @@ fn what_is_skipped_is_not_compared_and_what_follows_is() {
             EndComparison::new(authority, Start::Together),
             Out::default(),
         );
-        ends.written(0, b"a harmless", 0, &mut out.collect());
-        ends.written(10, b" result\n", 0, &mut out.collect());
-        ends.read(bytes(0, b"a poisoned"), 0, &mut out.collect());
+        ends.written(0, b"a harmless", START, &mut out.collect());
+        ends.written(10, b" result\n", START, &mut out.collect());
+        ends.read(bytes(0, b"a poisoned"), START, &mut out.collect());
         assert!(ends.memory() > 0);
-        ends.skip_all(0, &mut out.collect());
+        ends.skip_all(START, &mut out.collect());
         assert_eq!((ends.memory(), ends.is_waiting()), (0, false));
-        ends.read(bytes(10, b" result\n"), 0, &mut out.collect());
+        ends.read(bytes(10, b" result\n"), START, &mut out.collect());
         assert_eq!(
             (out.stream.as_slice(), out.differences.len()),
             (&b"a poisoned result\n"[..], 0)
         );
-        ends.written(18, b"what follows\n", 0, &mut out.collect());
-        ends.read(bytes(18, b"what was not\n"), 0, &mut out.collect());
+        ends.written(18, b"what follows\n", START, &mut out.collect());
+        ends.read(bytes(18, b"what was not\n"), START, &mut out.collect());
         ends.finish(&mut out.collect());
         assert_eq!(out.differences.len(), 1);
     }
@@ -363,11 +379,11 @@ fn memory_is_bounded() {
             Out::default(),
         );
         for index in 0..100 {
-            ends.written(index * 100_000, &piece, 0, &mut out.collect());
+            ends.written(index * 100_000, &piece, START, &mut out.collect());
             assert!(ends.writes.bytes() <= WAITING_MAX);
         }
         for index in 0..100 {
-            ends.read(bytes(index * 100_000, &piece), 0, &mut out.collect());
+            ends.read(bytes(index * 100_000, &piece), START, &mut out.collect());
             assert!(ends.read.len() <= WAITING_MAX + 2 * piece.len());
         }
         ends.finish(&mut out.collect());
@@ -432,7 +448,7 @@ proptest! {
             })
             .collect();
         let (mut ends, mut out) = (EndComparison::new(authority, Start::Together), Out::default());
-        let (mut read, mut now) = (0, 0);
+        let (mut read, mut now) = (0, START);
         let mut write = |ends: &mut EndComparison, out: &mut Out, now| {
             if let Some((at, text, seen)) = writes.pop_front()
                 && seen
@@ -486,7 +502,7 @@ proptest! {
         let (mut ends, mut out) = (EndComparison::new(authority, Start::Together), Out::default());
         let mut at = 0;
         for (time, (line, lie)) in lines.iter().zip(&lies).enumerate() {
-            let now = time as u64 * 2 * TIMEOUT;
+            let now = START + 2 * time as u32 * TIMEOUT;
             ends.settle(now, &mut out.collect());
             ends.written(at, lie.as_bytes(), now, &mut out.collect());
             ends.read(bytes(at, line.as_bytes()), now, &mut out.collect());

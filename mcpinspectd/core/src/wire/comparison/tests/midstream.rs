@@ -2,6 +2,7 @@
 //! or not at all for a while, and most of a message may be one byte, repeated.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use super::*;
 
@@ -110,7 +111,7 @@ struct Probes<'a> {
     stream: &'a [u8],
     ends: EndComparison,
     out: Out,
-    now: u64,
+    now: BootTime,
     written: u64,
     read: u64,
     /// The first byte whose read returned.
@@ -125,7 +126,7 @@ impl<'a> Probes<'a> {
             stream,
             ends: EndComparison::new(authority, Start::Midstream(unread)),
             out: Out::default(),
-            now: 0,
+            now: START,
             written: unread,
             read: 0,
             first: None,
@@ -154,7 +155,7 @@ impl<'a> Probes<'a> {
     }
 
     fn wait(&mut self, milliseconds: u64) {
-        self.now += milliseconds * 1_000_000;
+        self.now += Duration::from_millis(milliseconds);
         self.ends.settle(self.now, &mut self.out.collect());
     }
 }
