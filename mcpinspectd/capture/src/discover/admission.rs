@@ -12,7 +12,7 @@ use super::following;
 use super::lifecycle;
 use super::sessions::Room;
 use super::step::Step;
-use super::stream::{Reason, StreamState};
+use super::stream::{Reason, Stream};
 use crate::capture::Origin;
 
 /// Admits sessions that wait for room, while there is any.
@@ -21,11 +21,8 @@ pub fn admit(step: &mut Step<'_>, now: BootTime) {
         if !step.traffic.streams.is_undecided(key) {
             continue;
         }
-        match step
-            .traffic
-            .sessions
-            .room_for(step.traffic.streams.owner(key))
-        {
+        let owner = step.traffic.streams.owner(key);
+        match step.traffic.sessions.room_for(owner) {
             Room::Free => {}
             Room::InPlaceOf(quietest) => lifecycle::make_way(step, quietest, now),
             Room::None => {
@@ -39,12 +36,7 @@ pub fn admit(step: &mut Step<'_>, now: BootTime) {
         let Some((key, role)) = step.quotas.admissions.next_refused() else {
             return;
         };
-        let refused = step
-            .traffic
-            .streams
-            .get(key)
-            .is_some_and(|stream| matches!(stream.state, StreamState::Ignored(Reason::NoRoom)));
-        if refused {
+        if step.traffic.streams.is_ignored(key, Reason::NoRoom) {
             following::resume(step, key, GapReason::SessionBudget);
             following::promote(step, key, role, now);
         }
@@ -54,13 +46,10 @@ pub fn admit(step: &mut Step<'_>, now: BootTime) {
 /// Follows neither a stream nor the other direction of its programs until there is room.
 fn refuse(step: &mut Step<'_>, key: EndpointKey, role: Role, now: BootTime) {
     step.traffic.sessions.refuse();
-    let tgid = step
-        .traffic
-        .streams
-        .get(key)
-        .and_then(|stream| stream.last_seen.into_iter().flatten().next())
-        .unwrap_or(0);
-    let user = step.traffic.streams.owner(key);
+    let streams = &step.traffic.streams;
+    let seen = |stream: &Stream| stream.last_seen.into_iter().flatten().next();
+    let tgid = streams.get(key).and_then(seen).unwrap_or(0);
+    let user = streams.owner(key);
     let origin = Origin { tgid, time: now };
     step.quotas.report(
         &mut step.output,

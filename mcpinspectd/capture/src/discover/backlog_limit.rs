@@ -17,12 +17,8 @@ pub fn enforce(step: &mut Step<'_>, now: BootTime) {
         let Some((user, index)) = step.traffic.sessions.with_most_backlog() else {
             return;
         };
-        let tgid = step
-            .traffic
-            .sessions
-            .get(index)
-            .and_then(|session| session.server)
-            .unwrap_or(0);
+        let session = step.traffic.sessions.get(index);
+        let tgid = session.and_then(|session| session.server).unwrap_or(0);
         let origin = Origin { tgid, time: now };
         step.quotas.report(
             &mut step.output,

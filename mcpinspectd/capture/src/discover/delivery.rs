@@ -93,11 +93,8 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
 
 /// Starts to compare the ends of a stream that has just become part of a session.
 fn compare_ends(step: &mut Step<'_>, key: EndpointKey, joined: bool) {
-    let counters = step
-        .traffic
-        .streams
-        .get(key)
-        .and_then(|stream| step.machine.counters(stream.written_at?));
+    let stream = step.traffic.streams.get(key);
+    let counters = stream.and_then(|stream| step.machine.counters(stream.written_at?));
     let unread = counters.map_or(0, |counters| counters.unread);
     let is_exact = counters.is_none_or(|counters| counters.is_exact());
     let start = if joined || !is_exact {
@@ -312,23 +309,16 @@ fn is_announced(step: &mut Step<'_>, index: SessionIndex, now: BootTime) -> bool
 
 /// Announces the sessions that have waited long enough for their clients.
 pub fn announce_waiting(step: &mut Step<'_>, now: BootTime) {
-    for index in step
-        .traffic
-        .sessions
-        .indices(|session| !session.pending.is_empty())
-    {
+    let sessions = &step.traffic.sessions;
+    for index in sessions.indices(|session| !session.pending.is_empty()) {
         is_announced(step, index, now);
     }
 }
 
 /// Announces a session without its client, if anything waits for that.
 pub fn announce_pending(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
-    let is_pending = step
-        .traffic
-        .sessions
-        .get(index)
-        .is_some_and(|session| !session.pending.is_empty());
-    if is_pending {
+    let session = step.traffic.sessions.get(index);
+    if session.is_some_and(|session| !session.pending.is_empty()) {
         let parties = announcing::parties(step, index);
         announce(step, index, parties, now);
     }

@@ -9,7 +9,7 @@ use mcpinspect_core::model::{BlindMechanism, GapReason};
 
 use super::following;
 use super::step::Step;
-use super::stream::{Reason, StreamState};
+use super::stream::Reason;
 
 /// Leaves an excluded program's streams alone, if they have carried nothing yet.
 pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<EndpointKey>) {
@@ -32,12 +32,8 @@ pub fn end(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<Endpo
     let (Some(input), Some(output)) = (input, output) else {
         return;
     };
-    let is_excluded = |key| {
-        step.traffic
-            .streams
-            .get(key)
-            .is_some_and(|stream| matches!(stream.state, StreamState::Ignored(Reason::Excluded)))
-    };
+    let streams = &step.traffic.streams;
+    let is_excluded = |key| streams.is_ignored(key, Reason::Excluded);
     if !is_excluded(input) || !is_excluded(output) {
         return;
     }

@@ -292,6 +292,8 @@ mod tests {
 
     use super::*;
 
+    const NOW: BootTime = BootTime(0);
+
     /// Collects the bytes, with `.` for a lost one.
     fn collect(out: &mut Vec<u8>) -> impl FnMut(StreamEvent<'_>, BootTime) {
         |event, _| match event {
@@ -318,12 +320,12 @@ mod tests {
     #[test]
     fn pieces_come_out_in_order_and_gaps_are_counted() {
         let (mut flow, mut out) = (flow(), Vec::new());
-        flow.push(&bytes(3, b"def"), BootTime(0), &mut collect(&mut out));
+        flow.push(&bytes(3, b"def"), NOW, &mut collect(&mut out));
         assert!(flow.is_waiting() && !flow.has_started());
-        flow.push(&bytes(0, b"abc"), BootTime(0), &mut collect(&mut out));
+        flow.push(&bytes(0, b"abc"), NOW, &mut collect(&mut out));
         let lost = Segment::lost(6, 2, GapReason::PageNotResident);
-        flow.push(&lost, BootTime(0), &mut collect(&mut out));
-        flow.finish(9, GapReason::RingFull, BootTime(0), &mut collect(&mut out));
+        flow.push(&lost, NOW, &mut collect(&mut out));
+        flow.finish(9, GapReason::RingFull, NOW, &mut collect(&mut out));
         assert_eq!(out, b"abcdef...");
         assert_eq!((flow.captured(), flow.lost(), flow.position()), (6, 3, 9));
     }
@@ -334,18 +336,15 @@ mod tests {
         flow.written(&bytes(0, b"ab"), BootTime(1), &mut collect(&mut out));
         flow.written(&bytes(2, b"cd"), BootTime(2), &mut collect(&mut out));
         let kept = flow
-            .switch_to_writer(BootTime(0), &mut collect(&mut out))
+            .switch_to_writer(NOW, &mut collect(&mut out))
             .expect("kept");
         let pieces: Vec<_> = kept.pieces().collect();
         assert_eq!(
             pieces,
-            [(0, &b"ab"[..], BootTime(1)), (2, b"cd", BootTime(2)),]
+            [(0, &b"ab"[..], BootTime(1)), (2, b"cd", BootTime(2))]
         );
         assert_eq!(flow.source(), End::Writer);
-        assert!(
-            flow.switch_to_writer(BootTime(0), &mut collect(&mut out))
-                .is_none()
-        );
+        assert!(flow.switch_to_writer(NOW, &mut collect(&mut out)).is_none());
     }
 
     #[test]
@@ -353,13 +352,9 @@ mod tests {
         let (mut flow, mut out) = (flow(), Vec::new());
         flow.compare(Start::Together);
         assert!(flow.is_compared());
-        flow.written(&bytes(0, b"written "), BootTime(0), &mut collect(&mut out));
-        flow.push(
-            &bytes(0, b"written read"),
-            BootTime(0),
-            &mut collect(&mut out),
-        );
-        flow.switch_to_writer(BootTime(0), &mut collect(&mut out));
+        flow.written(&bytes(0, b"written "), NOW, &mut collect(&mut out));
+        flow.push(&bytes(0, b"written read"), NOW, &mut collect(&mut out));
+        flow.switch_to_writer(NOW, &mut collect(&mut out));
         assert_eq!(out, b"written read");
         assert!(!flow.is_compared());
     }
@@ -370,16 +365,16 @@ mod tests {
         flow.compare(Start::Together);
         flow.written(
             &bytes(0, b"a harmless result\n"),
-            BootTime(0),
+            NOW,
             &mut collect(&mut out),
         );
         flow.push(
             &bytes(0, b"a poisoned result\n"),
-            BootTime(0),
+            NOW,
             &mut collect(&mut out),
         );
         assert!(flow.is_comparison_waiting());
-        flow.finish_comparison(BootTime(0), &mut collect(&mut out));
+        flow.finish_comparison(NOW, &mut collect(&mut out));
         assert_eq!(out, b"a poisoned result\n!");
     }
 

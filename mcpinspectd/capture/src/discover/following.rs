@@ -22,14 +22,13 @@ pub fn promote(step: &mut Step<'_>, key: EndpointKey, role: Option<Direction>, n
     let index = match pairing.place(key, direction) {
         Placement::In(index) => index,
         Placement::Copy => return ignore(step, key, Reason::Over),
-        Placement::New => match step
-            .traffic
-            .sessions
-            .add(step.traffic.streams.owner(key), now)
-        {
-            Some(index) => index,
-            None => return step.quotas.admissions.arrive(key, role),
-        },
+        Placement::New => {
+            let owner = step.traffic.streams.owner(key);
+            match step.traffic.sessions.add(owner, now) {
+                Some(index) => index,
+                None => return step.quotas.admissions.arrive(key, role),
+            }
+        }
     };
     // What was kept of both is passed on in the order of arrival, whichever shows first what it is.
     let mut bound: Vec<Bound> = Vec::new();
@@ -103,11 +102,9 @@ pub fn ignore(step: &mut Step<'_>, key: EndpointKey, reason: Reason) {
     step.ship(key);
     let outputs: Vec<_> = step.processes.programs.outputs_of_readers(key).collect();
     for output in outputs {
-        let is_other = step
-            .traffic
-            .streams
-            .get(output)
-            .is_some_and(|stream| matches!(stream.evidence(), Some(Evidence::NotMcp { .. })));
+        let stream = step.traffic.streams.get(output);
+        let is_other =
+            stream.is_some_and(|stream| matches!(stream.evidence(), Some(Evidence::NotMcp { .. })));
         if is_other && output != key && !is_output_of_open_input(step, output) {
             ignore(step, output, Reason::NotMcp);
         }

@@ -17,6 +17,7 @@ use super::delivery;
 use super::flow::{Counted, SessionIndex};
 use super::following;
 use super::holding;
+use super::session::Closing;
 use super::step::Step;
 use super::stream::Reason;
 use crate::capture::Origin;
@@ -148,11 +149,8 @@ fn finish_stream(
     now: BootTime,
 ) -> Counted {
     let mut counts = counted(&step.traffic.streams, step.machine, key);
-    let drained = step
-        .traffic
-        .streams
-        .flow(key)
-        .is_some_and(|flow| flow.has_ended() && flow.source() == End::Reader);
+    let flow = step.traffic.streams.flow(key);
+    let drained = flow.is_some_and(|flow| flow.has_ended() && flow.source() == End::Reader);
     if drained
         && counts.written > counts.read
         && correct_double_count(
@@ -222,19 +220,14 @@ pub fn sweep(step: &mut Step<'_>, now: BootTime) {
             session.close(now, EndReason::StreamsClosed);
         }
     }
-    let closing = step
-        .traffic
-        .sessions
-        .indices(|session| session.closing.is_some_and(|closing| closing.since != now));
-    for index in closing {
+    let sessions = &step.traffic.sessions;
+    let is_closing = |closing: Closing| closing.since != now;
+    for index in sessions.indices(|session| session.closing.is_some_and(is_closing)) {
         close_if_over(step, index, now);
     }
     let machine = &*step.machine;
-    for key in step
-        .traffic
-        .streams
-        .unheld_twice(|key| holding::is_held(machine, key))
-    {
+    let streams = &mut step.traffic.streams;
+    for key in streams.unheld_twice(|key| holding::is_held(machine, key)) {
         tracing::trace!(?key, "forgotten");
         forget(step, key);
     }

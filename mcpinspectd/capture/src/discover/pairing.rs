@@ -197,6 +197,7 @@ fn may_be_input(stream: &Stream) -> bool {
 #[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_common::EndpointKind;
+    use mcpinspect_core::model::BootTime;
 
     use super::super::programs::StartedProgram;
     use super::super::stream::Reason;
@@ -253,10 +254,7 @@ mod tests {
 
         /// A session that has one stream.
         fn session(&mut self, ino: u64, direction: Direction) -> SessionIndex {
-            let index = self
-                .sessions
-                .add(1, mcpinspect_core::model::BootTime::default())
-                .expect("room");
+            let index = self.sessions.add(1, BootTime(0)).expect("room");
             self.streams.bind(pipe(ino), index, direction);
             let session = self.sessions.get_mut(index).expect("added");
             session.attach(pipe(ino), direction, false);

@@ -14,7 +14,6 @@ use super::captured::Captured;
 use super::delivery;
 use super::following;
 use super::roles;
-use super::sampling::Sampling;
 use super::sniffing;
 use super::step::Step;
 use super::stream::{Reason, Skipped, StreamState};
@@ -27,13 +26,10 @@ pub fn data(step: &mut Step<'_>, captured: &Captured<'_>) {
     let Captured {
         key, end, origin, ..
     } = *captured;
-    let is_new_writer = end == End::Writer
-        && step
-            .traffic
-            .streams
-            .last_at(key, End::Writer)
-            .is_none_or(|last| last != origin.tgid);
-    let stream = step.traffic.streams.ensure(key);
+    let streams = &mut step.traffic.streams;
+    let is_new_writer =
+        end == End::Writer && streams.last_at(key, End::Writer) != Some(origin.tgid);
+    let stream = streams.ensure(key);
     stream.last_seen[end as usize] = Some(origin.tgid);
     match &stream.state {
         StreamState::Ignored(Reason::NotMcp) => look_again(step, captured),
@@ -123,12 +119,10 @@ fn look_again(step: &mut Step<'_>, captured: &Captured<'_>) {
 pub fn renew_samples(step: &mut Step<'_>, now: BootTime) {
     for key in step.traffic.streams.samples_due(now) {
         let positions = following::positions(step, key);
-        let renewed = step
-            .traffic
-            .streams
-            .get_mut(key)
+        let stream = step.traffic.streams.get_mut(key);
+        let renewed = stream
             .and_then(|stream| stream.sampling.as_mut())
-            .is_some_and(|sampling: &mut Sampling| sampling.renew(positions, now));
+            .is_some_and(|sampling| sampling.renew(positions, now));
         if renewed {
             step.ship(key);
         }

@@ -227,6 +227,8 @@ impl Prefix {
 mod tests {
     use super::*;
 
+    const NOW: BootTime = BootTime(0);
+
     #[test]
     fn a_prefix_is_contiguous() {
         let mut prefix = Prefix::default();
@@ -247,9 +249,7 @@ mod tests {
         let mut buffer = SniffBuffer::default();
         let mut position = 0;
         let mut push = |buffer: &mut SniffBuffer, bytes: &[u8]| {
-            let judged = buffer
-                .push(0, End::Reader, position, bytes, BootTime(0))
-                .is_some();
+            let judged = buffer.push(0, End::Reader, position, bytes, NOW).is_some();
             position += bytes.len() as u64;
             judged
         };
@@ -265,9 +265,9 @@ mod tests {
     #[test]
     fn the_longer_end_is_judged() {
         let mut buffer = SniffBuffer::default();
-        buffer.push(0, End::Reader, 0, b"{", BootTime(0));
+        buffer.push(0, End::Reader, 0, b"{", NOW);
         let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
-        let evidence = buffer.push(0, End::Writer, 0, line, BootTime(0));
+        let evidence = buffer.push(0, End::Writer, 0, line, NOW);
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
         assert_eq!(buffer.length(), line.len());
         assert_eq!(
@@ -281,20 +281,20 @@ mod tests {
         let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
         let mut buffer = SniffBuffer::default();
         let log = b"{\"level\":\"info\"}\n";
-        let evidence = buffer.push(0, End::Writer, 9, log, BootTime(0));
+        let evidence = buffer.push(0, End::Writer, 9, log, NOW);
         let undecided = Evidence::Undecided {
             json_rpc_like: false,
         };
         assert_eq!(evidence, Some(undecided));
         assert!(!buffer.begins_as_text());
         // The reader's end is judged by itself, though it is shorter.
-        let evidence = buffer.push(0, End::Reader, 0, b"\n", BootTime(0));
+        let evidence = buffer.push(0, End::Reader, 0, b"\n", NOW);
         assert_eq!(evidence, Some(undecided));
         let mut by_reader = SniffBuffer::default();
-        by_reader.push(0, End::Writer, 30, &[b'x'; 1000], BootTime(0));
-        let evidence = by_reader.push(0, End::Reader, 0, line, BootTime(0));
+        by_reader.push(0, End::Writer, 30, &[b'x'; 1000], NOW);
+        let evidence = by_reader.push(0, End::Reader, 0, line, NOW);
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
-        let evidence = buffer.push(0, End::Writer, 9 + log.len() as u64, line, BootTime(0));
+        let evidence = buffer.push(0, End::Writer, 9 + log.len() as u64, line, NOW);
         assert!(matches!(evidence, Some(Evidence::Mcp { .. })));
     }
 

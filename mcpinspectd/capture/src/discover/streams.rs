@@ -126,6 +126,13 @@ impl StreamTable {
             .is_some_and(|stream| matches!(stream.state, StreamState::Undecided(_)))
     }
 
+    /// Whether a stream is not followed, for this reason.
+    pub fn is_ignored(&self, key: EndpointKey, reason: Reason) -> bool {
+        self.get(key).is_some_and(
+            |stream| matches!(stream.state, StreamState::Ignored(why) if why == reason),
+        )
+    }
+
     /// The process last seen at an end of a stream.
     pub fn last_at(&self, key: EndpointKey, end: End) -> Option<u32> {
         self.get(key)?.last_at(end)

@@ -357,11 +357,8 @@ impl<E: Environment> Tracker<E> {
         delivery::announce_waiting(step, now);
         timeouts::settle(step.traffic, &mut step.output, now);
         let sought = timeouts::check_counts(step, now);
-        for index in step
-            .traffic
-            .sessions
-            .indices(|session| session.is_incomplete())
-        {
+        let sessions = &step.traffic.sessions;
+        for index in sessions.indices(TrackedSession::is_incomplete) {
             following::complete(step, index, now);
         }
         admission::admit(step, now);

@@ -180,6 +180,8 @@ mod tests {
 
     use super::*;
 
+    const NOW: BootTime = BootTime(0);
+
     /// The stream with lost bytes as `None`.
     fn collect(out: &mut Vec<Option<u8>>) -> impl FnMut(Segment<'_>) {
         |segment| {
@@ -205,14 +207,10 @@ mod tests {
     #[test]
     fn waits_for_a_piece_that_was_overtaken() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
-        stream.push(&bytes(3, b"def"), BootTime(0), &mut collect(&mut out));
-        stream.settle(BootTime(0) + TIMEOUT, &mut collect(&mut out));
+        stream.push(&bytes(3, b"def"), NOW, &mut collect(&mut out));
+        stream.settle(NOW + TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, []);
-        stream.push(
-            &bytes(0, b"abc"),
-            BootTime(0) + TIMEOUT,
-            &mut collect(&mut out),
-        );
+        stream.push(&bytes(0, b"abc"), NOW + TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, b"abcdef".map(Some));
         assert_eq!((stream.captured(), stream.lost()), (6, 0));
     }
@@ -220,7 +218,7 @@ mod tests {
     #[test]
     fn gives_up_after_a_while() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
-        stream.push(&bytes(2, b"c"), BootTime(0), &mut collect(&mut out));
+        stream.push(&bytes(2, b"c"), NOW, &mut collect(&mut out));
         stream.settle(BootTime(1) + TIMEOUT, &mut collect(&mut out));
         assert_eq!(out, [None, None, Some(b'c')]);
         // Bytes declared lost stay lost.
@@ -236,9 +234,9 @@ mod tests {
     #[test]
     fn a_hole_is_lost_when_its_turn_comes() {
         let (mut stream, mut out) = (Reassembly::new(0), Vec::new());
-        stream.push(&lost(1, 2), BootTime(0), &mut collect(&mut out));
+        stream.push(&lost(1, 2), NOW, &mut collect(&mut out));
         assert_eq!(out, []);
-        stream.push(&bytes(0, b"a"), BootTime(0), &mut collect(&mut out));
+        stream.push(&bytes(0, b"a"), NOW, &mut collect(&mut out));
         assert_eq!(out, [Some(b'a'), None, None]);
     }
 
@@ -247,7 +245,7 @@ mod tests {
         let mut stream = Reassembly::new(0);
         let piece = vec![0; 1 << 20];
         for index in 0..64 {
-            stream.push(&bytes(1 + (index << 20), &piece), BootTime(0), &mut |_| {});
+            stream.push(&bytes(1 + (index << 20), &piece), NOW, &mut |_| {});
             assert!(stream.waiting_bytes <= WAITING_MAX + piece.len());
         }
     }
