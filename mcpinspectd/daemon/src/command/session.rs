@@ -1,6 +1,7 @@
 //! What `run` and `tap` share: checks, the kernel's source, the engine, and signals that end them.
 
 use std::ffi::c_int;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -21,6 +22,7 @@ use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::privileges;
 use mcpinspect_settings::config::{Config, TagAction, Tags};
+use rustix::termios::tcgetwinsize;
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -166,21 +168,8 @@ pub fn start(
 
 /// Columns of the terminal on standard output; `None` if there is none.
 pub fn terminal_width() -> Option<usize> {
-    let mut size = nix::libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: TIOCGWINSZ writes one `winsize`, for which `size` has room.
-    let result = unsafe {
-        nix::libc::ioctl(
-            nix::libc::STDOUT_FILENO,
-            nix::libc::TIOCGWINSZ,
-            &raw mut size,
-        )
-    };
-    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// A flag that SIGINT and SIGTERM set. A second signal ends the program at once.
