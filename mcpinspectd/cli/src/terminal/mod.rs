@@ -7,6 +7,7 @@
 
 pub mod table;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
@@ -48,8 +49,13 @@ pub fn complain(line: fmt::Arguments<'_>) {
 /// Whether to colour the output: only on a terminal, and only if neither `NO_COLOR` nor a dumb
 /// terminal objects.
 pub fn wants_colour(is_terminal: bool) -> bool {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    is_terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+    is_terminal && may_colour(|name| std::env::var_os(name))
+}
+
+/// Whether the environment permits colours on a terminal. A variable that is empty does not count.
+fn may_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
 #[cfg(test)]
@@ -57,7 +63,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_pipes_are_not_coloured() {
+    fn the_environment_may_forbid_colours() {
+        for (variables, expected) in [
+            (&[][..], true),
+            (&[("TERM", "xterm")], true),
+            (&[("TERM", "dumb")], false),
+            (&[("TERM", "xterm"), ("NO_COLOR", "1")], false),
+            (&[("TERM", ""), ("NO_COLOR", "")], true),
+        ] {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(other, _)| *other == name);
+                found.map(|(_, value)| value.into())
+            };
+            assert_eq!(may_colour(variable), expected, "{variables:?}");
+        }
         assert!(!wants_colour(false));
     }
 }
