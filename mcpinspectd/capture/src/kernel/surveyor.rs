@@ -5,14 +5,14 @@
 //! are read instead. However long a survey takes, the thread then rests ten times as long.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use mcpinspect_common::{EndpointKey, tracked_slot};
 use mcpinspect_core::model::BootTime;
 use mcpinspect_process::fds::{Holder, Holders, holders_snapshot};
 use mcpinspect_runtime::priority::Priority;
-use nix::libc;
+use rustix::io::ioctl_fionread;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::capture::{BootClock, Survey};
 use crate::discover::Readers;
@@ -160,29 +160,9 @@ fn readers_of(holders: &Holders, key: EndpointKey) -> Readers {
 
 /// How many unread bytes wait at another process's descriptor.
 fn unread(holder: &Holder) -> Option<u64> {
-    let process = descriptor(libc::SYS_pidfd_open, i64::from(holder.pid.0), 0, 0)?;
-    let fd = i64::from(holder.fd);
-    let stream = descriptor(
-        libc::SYS_pidfd_getfd,
-        i64::from(process.as_fd().as_raw_fd()),
-        fd,
-        0,
-    )?;
-    let mut unread: libc::c_int = 0;
-    // SAFETY: FIONREAD writes one int, for which `unread` has room, and `stream` is open.
-    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut unread) };
-    if result == 0 {
-        u64::try_from(unread).ok()
-    } else {
-        None
-    }
-}
-
-/// Makes a system call that returns a descriptor and has no wrapper in the C library.
-fn descriptor(number: libc::c_long, a: i64, b: i64, c: i64) -> Option<OwnedFd> {
-    // SAFETY: both calls made here take only integers and return a new descriptor or -1.
-    let result = unsafe { libc::syscall(number, a, b, c) };
-    let fd = i32::try_from(result).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: just opened, and nothing else owns it.
-    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+    let pid = Pid::from_raw(i32::try_from(holder.pid.0).ok()?)?;
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let fd = i32::try_from(holder.fd).ok()?;
+    let stream = pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).ok()?;
+    ioctl_fionread(stream).ok()
 }
