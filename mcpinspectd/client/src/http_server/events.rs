@@ -1,8 +1,9 @@
-//! Streams of events (`text/event-stream`), as they arrive: in pieces that end anywhere.
+//! Streams of events (`text/event-stream`) as a client follows them: over several connections, each of which
+//! continues after the last event that came whole.
 
 use std::time::Duration;
 
-use memchr::memchr2;
+use mcpinspect_core::http::sse::{Events, Item};
 
 /// Shortest pause before a stream is requested again, whatever the server wants.
 const MIN_RETRY: Duration = Duration::from_millis(50);
@@ -29,34 +30,22 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Assembles events.
+/// Follows a stream.
 #[derive(Debug)]
 pub struct Parser {
-    /// Most bytes of an event, and of a line.
+    /// Most bytes of an event's data.
     limit: usize,
-    line: Vec<u8>,
-    /// Whether the line feed belongs to a carriage return before it.
-    after_return: bool,
-    /// Whether nothing has come yet: a byte-order mark may.
-    at_start: bool,
-    name: String,
-    data: Vec<u8>,
-    has_data: bool,
+    events: Events,
     id: Option<String>,
     retry: Duration,
 }
 
 impl Parser {
-    /// Reads a stream whose events have at most `limit` bytes.
+    /// Reads a stream whose events have at most `limit` bytes of data.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            line: Vec::new(),
-            after_return: false,
-            at_start: true,
-            name: String::new(),
-            data: Vec::new(),
-            has_data: false,
+            events: events(limit),
             id: None,
             retry: USUAL_RETRY,
         }
@@ -64,12 +53,7 @@ impl Parser {
 
     /// Starts over with another connection; the id and the pause stay.
     pub fn begin_again(&mut self) {
-        let (id, retry) = (self.id.take(), self.retry);
-        *self = Self {
-            id,
-            retry,
-            ..Self::new(self.limit)
-        };
+        self.events = events(self.limit);
     }
 
     /// The id of the last event that had one. Events without data count.
@@ -86,70 +70,41 @@ impl Parser {
     ///
     /// # Errors
     /// An event is too large; the stream can no longer be used.
-    pub fn feed(&mut self, mut bytes: &[u8], mut event: impl FnMut(Event)) -> Result<(), TooLarge> {
-        while let Some(first) = bytes.first() {
-            if std::mem::take(&mut self.after_return) && *first == b'\n' {
-                bytes = bytes.get(1..).unwrap_or_default();
-                continue;
-            }
-            let end = memchr2(b'\n', b'\r', bytes);
-            let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
-            if self.line.len() + self.data.len() + part.len() > self.limit {
-                return Err(TooLarge);
-            }
-            self.line.extend_from_slice(part);
-            if end.is_none() {
-                break;
-            }
-            self.after_return = rest.first() == Some(&b'\r');
-            bytes = rest.get(1..).unwrap_or_default();
-            let line = std::mem::take(&mut self.line);
-            if let Some(complete) = self.line(&line) {
-                event(complete);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a line; an empty one ends an event.
-    fn line(&mut self, line: &[u8]) -> Option<Event> {
-        let line = match std::mem::take(&mut self.at_start) {
-            true => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
-            false => line,
-        };
-        if line.is_empty() {
-            let name = std::mem::take(&mut self.name);
-            let data = std::mem::take(&mut self.data);
-            let name = match name.is_empty() {
-                true => "message".to_owned(),
-                false => name,
-            };
-            return std::mem::take(&mut self.has_data).then_some(Event { name, data });
-        }
-        let at = line.iter().position(|byte| *byte == b':');
-        let (field, value) = line.split_at(at.unwrap_or(line.len()));
-        let value = value.strip_prefix(b":").unwrap_or(value);
-        let value = value.strip_prefix(b" ").unwrap_or(value);
-        let text = || String::from_utf8_lossy(value);
-        match field {
-            b"data" => {
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.data.push(b'\n');
+    pub fn feed(&mut self, bytes: &[u8], mut event: impl FnMut(Event)) -> Result<(), TooLarge> {
+        let mut is_too_large = false;
+        let last = &mut self.id;
+        // Positions are for reports, and nothing is reported here.
+        self.events.push(0, bytes, &mut |item| match item {
+            Item::Event { name, id, data, .. } => {
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                if let Some(id) = id.filter(|id| id.len() <= MAX_ID) {
+                    *last = Some(text(id));
                 }
-                self.data.extend_from_slice(value);
+                let name = match name.is_empty() {
+                    true => &b"message"[..],
+                    false => name,
+                };
+                if let Some(data) = data {
+                    let (name, data) = (text(name), data.to_vec());
+                    event(Event { name, data });
+                }
             }
-            b"event" => self.name = text().into_owned(),
-            b"id" if value.len() <= MAX_ID && !value.contains(&0) => {
-                self.id = Some(text().into_owned());
-            }
-            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                let wanted = text().parse().map_or(MAX_RETRY, Duration::from_millis);
-                self.retry = wanted.clamp(MIN_RETRY, MAX_RETRY);
-            }
-            _ => {}
+            Item::Oversize { .. } => is_too_large = true,
+            Item::Unfinished { .. } => {}
+        });
+        if let Some(wanted) = self.events.retry() {
+            self.retry = Duration::from_millis(wanted).clamp(MIN_RETRY, MAX_RETRY);
         }
-        None
+        match is_too_large || self.events.is_too_large() {
+            true => Err(TooLarge),
+            false => Ok(()),
+        }
     }
+}
+
+/// The events of one connection. An id that exceeds its maximum is kept long enough to tell.
+fn events(limit: usize) -> Events {
+    Events::new(limit).with_words(MAX_ID + 1)
 }
 
 #[cfg(test)]
@@ -189,14 +144,34 @@ mod tests {
 
     #[test]
     fn what_is_too_large_ends_the_stream() {
-        let mut parser = Parser::new(10);
+        let mut parser = Parser::new(4);
         assert_eq!(parser.feed(b"data: 1234", |_| {}), Ok(()));
         assert_eq!(parser.feed(b"5", |_| {}), Err(TooLarge));
-        let mut parser = Parser::new(10);
-        assert_eq!(
-            parser.feed(b"data: 123\ndata: 123\n", |_| {}),
-            Err(TooLarge)
-        );
+        for text in ["data: 12\ndata: 34\n", "data: 12345\n\ndata: 1"] {
+            let mut parser = Parser::new(4);
+            assert_eq!(parser.feed(text.as_bytes(), |_| {}), Err(TooLarge));
+        }
+    }
+
+    #[test]
+    fn an_event_that_breaks_off_is_requested_again() {
+        let mut parser = Parser::new(100);
+        events(&mut parser, &[b"id: 1\ndata: a\n\nid: 2\ndata: b"]);
+        assert_eq!(parser.last_id(), Some("1"));
+        parser.begin_again();
+        let found = events(&mut parser, &[b"id: 2\ndata: b\n\n"]);
+        assert_eq!(found, [("message".to_owned(), "b".to_owned())]);
+        assert_eq!(parser.last_id(), Some("2"));
+    }
+
+    #[test]
+    fn an_id_that_does_not_fit_into_a_header_does_not_count() {
+        let mut parser = Parser::new(100);
+        for (length, last) in [(MAX_ID, MAX_ID), (MAX_ID + 1, MAX_ID)] {
+            let id = format!("id: {}\n\n", "x".repeat(length));
+            events(&mut parser, &[id.as_bytes()]);
+            assert_eq!(parser.last_id().map(str::len), Some(last));
+        }
     }
 
     #[test]

@@ -361,7 +361,7 @@ fn carried(item: Item<'_>) -> Carried<'_> {
             data,
         } => Carried::Message {
             position,
-            bytes: data,
+            bytes: data.unwrap_or_default(),
             event: Some(EventFields { name, id }),
         },
         Item::Oversize { position, bytes } => lost(position, bytes, Loss::TooLarge),

@@ -7,7 +7,7 @@
 
 use crate::wire::held::{Held, Room};
 
-/// The longest name or id of an event to keep, in bytes. The rest is dropped.
+/// The longest name or id of an event to keep, in bytes, unless a reader wants more. The rest is dropped.
 const MAX_WORD: usize = 256;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -23,8 +23,8 @@ pub enum Item<'a> {
         name: &'a [u8],
         /// Its id, if it has one of its own.
         id: Option<&'a [u8]>,
-        /// Its data; may be empty.
-        data: &'a [u8],
+        /// Its data; may be empty. `None` if it has no such field: its id counts, and nothing happened.
+        data: Option<&'a [u8]>,
     },
     /// An event whose data exceeds the maximum and was not kept.
     Oversize {
@@ -46,6 +46,7 @@ pub enum Item<'a> {
 #[derive(Debug)]
 pub struct Events {
     max_data: usize,
+    max_word: usize,
     line: Line,
     /// How many bytes of a byte order mark came; more than its length once the start is over.
     mark: usize,
@@ -57,6 +58,10 @@ pub struct Events {
     start: Option<u64>,
     name: Vec<u8>,
     id: Option<Vec<u8>>,
+    /// What the last `retry` says, as written.
+    asked: Vec<u8>,
+    /// The last pause that the stream asked for.
+    retry: Option<u64>,
     data: Held,
     /// Lines of data so far.
     lines: u64,
@@ -82,7 +87,8 @@ enum Field {
     Data,
     Event,
     Id,
-    /// A comment, `retry`, or an unknown field.
+    Retry,
+    /// A comment or an unknown field.
     Other,
 }
 
@@ -91,6 +97,7 @@ impl Events {
     pub fn new(max_data: usize) -> Self {
         Self {
             max_data,
+            max_word: MAX_WORD,
             line: Line::Start,
             mark: 0,
             after_return: false,
@@ -98,11 +105,30 @@ impl Events {
             start: None,
             name: Vec::new(),
             id: None,
+            asked: Vec::new(),
+            retry: None,
             data: Held::default(),
             lines: 0,
             bytes: 0,
             is_too_large: false,
         }
+    }
+
+    /// Keeps names and ids of up to `max` bytes.
+    #[must_use]
+    pub fn with_words(mut self, max: usize) -> Self {
+        self.max_word = max;
+        self
+    }
+
+    /// How long its reader is to wait before it requests the stream again, in milliseconds, if the stream says.
+    pub fn retry(&self) -> Option<u64> {
+        self.retry
+    }
+
+    /// Whether the data of the current event is not kept.
+    pub fn is_too_large(&self) -> bool {
+        self.is_too_large
     }
 
     /// What the current event occupies.
@@ -228,6 +254,7 @@ impl Events {
             }
             Line::Colon(Field::Event) => self.name.clear(),
             Line::Colon(Field::Id) => self.id = Some(Vec::new()),
+            Line::Colon(Field::Retry) => self.asked.clear(),
             _ => {}
         }
     }
@@ -238,8 +265,9 @@ impl Events {
         }
         match field {
             Field::Data => self.add_data(bytes),
-            Field::Event => add_word(&mut self.name, bytes),
-            Field::Id => add_word(self.id.get_or_insert_default(), bytes),
+            Field::Event => add_word(&mut self.name, bytes, self.max_word),
+            Field::Id => add_word(self.id.get_or_insert_default(), bytes, self.max_word),
+            Field::Retry => add_word(&mut self.asked, bytes, MAX_WORD),
             Field::Other => {}
         }
     }
@@ -262,7 +290,18 @@ impl Events {
                 self.begin_value();
                 self.line = Line::Start;
             }
+            Line::Value(Field::Retry) => self.end_of_retry(),
             Line::Colon(_) | Line::Value(_) => {}
+        }
+    }
+
+    /// The pause counts at the end of its line, and only if it is a number.
+    fn end_of_retry(&mut self) {
+        if self.asked.iter().all(u8::is_ascii_digit)
+            && let Ok(digits) = str::from_utf8(&self.asked)
+            && !digits.is_empty()
+        {
+            self.retry = Some(digits.parse().unwrap_or(u64::MAX));
         }
     }
 
@@ -292,7 +331,7 @@ impl Events {
                 position,
                 name: &self.name,
                 id,
-                data,
+                data: (self.lines > 0).then_some(data),
             });
         });
         told.is_ok()
@@ -314,12 +353,13 @@ fn field(name: [u8; 5], length: usize) -> Field {
         Some(b"data") => Field::Data,
         Some(b"event") => Field::Event,
         Some(b"id") => Field::Id,
+        Some(b"retry") => Field::Retry,
         _ => Field::Other,
     }
 }
 
-fn add_word(word: &mut Vec<u8>, bytes: &[u8]) {
-    let room = MAX_WORD.saturating_sub(word.len());
+fn add_word(word: &mut Vec<u8>, bytes: &[u8], max: usize) {
+    let room = max.saturating_sub(word.len());
     word.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
 }
 

@@ -96,7 +96,7 @@ impl Said {
             if let Item::Event { name, id, data, .. } = item {
                 said.name = name.to_vec();
                 said.has_id = id.is_some_and(|id| !id.is_empty());
-                said.data = (!data.is_empty()).then(|| data.to_vec());
+                said.data = data.filter(|data| !data.is_empty()).map(<[u8]>::to_vec);
             }
         };
         let mut events = Events::new(block.len());

@@ -33,7 +33,10 @@ fn collect(seen: &mut Vec<Seen>) -> impl FnMut(Item<'_>) {
                 name,
                 id,
                 data,
-            } => Seen::Event(position, text(name), id.map(text), text(data)),
+            } => {
+                let data = text(data.unwrap_or_default());
+                Seen::Event(position, text(name), id.map(text), data)
+            }
             Item::Oversize { position, bytes } => Seen::Oversize(position, bytes),
             Item::Unfinished { position, bytes } => Seen::Unfinished(position, bytes),
         });
@@ -96,6 +99,29 @@ fn an_id_alone_is_told_and_a_comment_is_not() {
         seen,
         [event(0, "", Some("p1"), ""), event(21, "", None, "x")]
     );
+}
+
+#[test]
+fn an_event_without_a_field_for_data_has_none() {
+    let mut has_data = Vec::new();
+    Events::new(100).push(0, b"id: 1\n\nid: 2\ndata\n\n", &mut |item| {
+        has_data.push(matches!(item, Item::Event { data: Some(_), .. }));
+    });
+    assert_eq!(has_data, [false, true]);
+}
+
+#[test]
+fn the_last_pause_that_is_a_number_counts() {
+    let mut events = Events::new(100);
+    for (text, retry) in [
+        ("retry: 7", None),
+        ("0\n", Some(70)),
+        ("retry: soon\nretry\nretry: \nretry: -1\n", Some(70)),
+        ("retry:99999999999999999999999\n", Some(u64::MAX)),
+    ] {
+        events.push(0, text.as_bytes(), &mut |_| {});
+        assert_eq!(events.retry(), retry, "{text}");
+    }
 }
 
 #[test]
