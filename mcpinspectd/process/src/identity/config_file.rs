@@ -30,7 +30,7 @@ pub(super) const MAX_SERVERS: usize = 512;
 /// Most servers to look at in one file, usable or not.
 const MAX_DESCRIBED: usize = 16 * MAX_SERVERS;
 /// Largest description of one server, in bytes.
-pub(super) const MAX_ENTRY: usize = 64 * 1024;
+const MAX_ENTRY: usize = 64 * 1024;
 
 /// The table that contains Codex's servers.
 pub(super) const CODEX: &str = "mcp_servers";

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::clients;
 use super::config_file::{self, Layout};
 use super::configured::Place;
-use super::edit::{Change, EditError, Edited, codex, edit};
+use super::edit::{Change, EditError, Edited, edit};
 use super::normal;
 
 /// Largest file to change, in bytes.
@@ -54,10 +54,7 @@ impl ClientFile {
         server: Option<&str>,
         change: Change<'_>,
     ) -> Result<Edited, EditError> {
-        match self.layouts.as_slice() {
-            [Layout::Codex] => codex::edit(text, server, change),
-            layouts => edit(text, layouts, server, change),
-        }
+        edit(text, &self.layouts, server, change)
     }
 }
 

@@ -2,6 +2,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::json::REPEATED;
 use super::*;
 
 const MCP_SERVERS: &[Layout] = &[Layout::ClaudeCode];
@@ -214,6 +215,44 @@ fn what_is_no_configuration_is_refused() {
         edit(text.as_bytes(), MCP_SERVERS, None, GUARD),
         Err(EditError::TooMany)
     );
+}
+
+#[test]
+fn depth_costs_no_stack() {
+    const DEEP: usize = 1 << 20;
+    let deep = format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP));
+    for (server, outcome) in [
+        (
+            format!(r#"{{"command":"c","env":{deep}}}"#),
+            Outcome::Changed,
+        ),
+        (format!(r#"{{"command":"c","args":{deep}}}"#), NO_WORDS),
+        (format!(r#"{{"command":{deep}}}"#), NO_WORDS),
+    ] {
+        let edited = guarded(&format!(r#"{{"mcpServers":{{"a":{server}}}}}"#));
+        assert_eq!(outcomes(&edited), [outcome]);
+    }
+    assert_eq!(guarded(&deep).servers, []);
+    for open in ["[", r#"{"mcpServers":"#] {
+        let refused = edit(open.repeat(DEEP).as_bytes(), MCP_SERVERS, None, GUARD);
+        assert!(matches!(refused, Err(EditError::NotJson(_))));
+    }
+}
+
+/// This would take minutes if the file were read again for each server.
+#[test]
+fn a_large_file_of_many_servers_is_read_twice() {
+    let servers: Vec<_> = (1..MAX_SERVERS)
+        .map(|n| format!(r#""s{n}":{{"command":"c"}}"#))
+        .collect();
+    let pad = "[1,\"é\",{}], ".repeat(100_000);
+    let text = format!(
+        r#"{{"pad":[{pad}], "mcpServers":{{{}}}}}"#,
+        servers.join(",")
+    );
+    let edited = guarded(&text);
+    assert_eq!(outcomes(&edited), [Outcome::Changed; MAX_SERVERS - 1]);
+    assert_eq!(unguarded(&edited.text).text, text);
 }
 
 fn blank() -> impl Strategy<Value = String> {

@@ -1,7 +1,8 @@
 #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use proptest::prelude::*;
 
-use super::*;
+use crate::identity::config_file::{Layout, MAX_SERVERS};
+use crate::identity::edit::{Change, EditError, Edited, Outcome, edit as edit_any};
 
 const PROGRAM: &str = "/usr/bin/mcpinspect";
 
@@ -13,6 +14,10 @@ const GUARD: Change<'_> = Change::Guard {
     program: PROGRAM,
     options: &options,
 };
+
+fn edit(text: &[u8], wanted: Option<&str>, change: Change<'_>) -> Result<Edited, EditError> {
+    edit_any(text, &[Layout::Codex], wanted, change)
+}
 
 fn guarded(text: &str) -> Edited {
     edit(text.as_bytes(), None, GUARD).unwrap()
@@ -92,6 +97,42 @@ fn what_cannot_be_changed_is_left_and_told() {
     let edited = edit(two.as_bytes(), Some("b"), GUARD).unwrap();
     let outcomes: Vec<_> = edited.servers.iter().map(|server| server.outcome).collect();
     assert_eq!(outcomes, [Outcome::Other, Outcome::Changed]);
+}
+
+#[test]
+fn a_table_in_braces_may_have_lines() {
+    there_and_back(
+        "[mcp_servers]\na = {\n  command = \"c\", # why\n}\n",
+        "[mcp_servers]\na = {\n  command = \"/usr/bin/mcpinspect\",\n  args = [ \"guard\", \"--server=a\", \"--\", \"c\" ], # why\n}\n",
+    );
+}
+
+#[test]
+fn depth_costs_no_stack() {
+    const DEEP: usize = 1 << 16;
+    for text in [
+        format!("a = {}", "[".repeat(DEEP)),
+        format!("a = {}{}", "[".repeat(DEEP), "]".repeat(DEEP)),
+        format!("a = {}", "{a=".repeat(DEEP)),
+        format!("{}a = 1", "mcp_servers.".repeat(DEEP)),
+        format!("[{}a]", "mcp_servers.".repeat(DEEP)),
+    ] {
+        let refused = edit(text.as_bytes(), None, GUARD);
+        assert!(matches!(refused, Err(EditError::NotToml(_))));
+    }
+}
+
+/// This would take minutes if the file were read again for each server.
+#[test]
+fn a_large_file_of_many_servers_is_read_twice() {
+    let servers = (1..MAX_SERVERS).map(|n| format!("[mcp_servers.s{n}]\ncommand = 'c'\n"));
+    let servers: String = servers.collect();
+    let text = format!("pad = [{}]\n{servers}", "[1,\"é\",{}], ".repeat(20_000));
+    let edited = guarded(&text);
+    let changed = edited.servers.iter();
+    let changed = changed.filter(|server| server.outcome == Outcome::Changed);
+    assert_eq!(changed.count(), MAX_SERVERS - 1);
+    assert_eq!(unguarded(&edited.text).text, text);
 }
 
 fn word_text() -> impl Strategy<Value = String> {
