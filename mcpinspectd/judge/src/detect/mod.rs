@@ -11,7 +11,8 @@
 //!
 //! - [`category`]: the vocabulary of findings; [`explain`]: its pages for people
 //! - [`json`]: values, read leniently; [`text`]: their text, folded
-//! - [`rules`]: what to look for (data, in TOML); `probes`: what takes code to find
+//! - [`rules`]: what to look for (data, in TOML); `words`: what is looked up (data too); `probes`: what takes code
+//!   to find
 //! - [`cross_server`]: tools that stand in for another server's
 //! - [`meaning`]: what a sentence of a definition asks: a small model
 //! - [`matching`]: where rules match; [`score`]: what that adds up to
@@ -41,6 +42,7 @@ pub mod scan;
 pub mod score;
 pub mod text;
 mod weighted_rules;
+mod words;
 
 pub use api::{
     Detector, Difference, MessageInContext, NoDetector, Offer, SessionContext, ToolDefinition,

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use foldhash::fast::FixedState;
 
 use crate::detect::text::names;
+use crate::detect::words::WORDS;
 
 /// A set of acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,10 +54,18 @@ impl Acts {
         // Every word of every result is looked up.
         static ACTS: LazyLock<HashMap<&str, Acts, FixedState>> = LazyLock::new(|| {
             let mut all: HashMap<&str, Acts, FixedState> = HashMap::default();
-            for (acts, verbs) in VERBS {
-                for verb in *verbs {
+            let verbs = &WORDS.acts;
+            for (act, verbs) in [
+                (Acts::SEND, &verbs.send),
+                (Acts::CREATE, &verbs.create),
+                (Acts::DELETE, &verbs.delete),
+                (Acts::CHANGE, &verbs.change),
+                (Acts::RUN, &verbs.run),
+                (Acts::READ, &verbs.read),
+            ] {
+                for verb in verbs {
                     let known = all.entry(verb).or_default();
-                    *known = *known | *acts;
+                    *known = *known | act;
                 }
             }
             all
@@ -68,7 +77,7 @@ impl Acts {
 impl Acts {
     /// The acts of a deed that is made, written or placed: to make a payment is to send something.
     pub fn of_deed(noun: &str) -> Self {
-        match DEEDS.contains(&noun) {
+        match WORDS.orders.deeds.contains(noun) {
             true => Self::SEND,
             false => Self::NONE,
         }
@@ -91,356 +100,8 @@ impl BitAnd for Acts {
     }
 }
 
-/// More bytes than any verb below has: a longer word need not be lower-cased.
+/// More bytes than any verb has: a longer word need not be lower-cased.
 pub(super) const VERB: usize = 64;
-
-/// Verbs in the form in which orders have them, by act. English first, then German, French, Spanish, Italian,
-/// Portuguese and Dutch.
-const VERBS: &[(Acts, &[&str])] = &[
-    (
-        Acts::SEND,
-        &[
-            "send",
-            "sends",
-            "sending",
-            "email",
-            "e-mail",
-            "mail",
-            "forward",
-            "post",
-            "message",
-            "share",
-            "transfer",
-            "pay",
-            "wire",
-            "upload",
-            "publish",
-            "reply",
-            "notify",
-            "text",
-            "deliver",
-            "submit",
-            "relay",
-            "invite",
-            "push",
-            "remit",
-            "donate",
-            "refund",
-            "grant",
-            "give",
-            "tweet",
-            "report",
-            "dm",
-            "copy",
-            "broadcast",
-            "transmit",
-            "respond",
-            "announce",
-            "purchase",
-            "buy",
-            "order",
-            "sende",
-            "schicke",
-            "senden",
-            "schicken",
-            "überweise",
-            "überweisen",
-            "zahle",
-            "teile",
-            "leite",
-            "lade",
-            "envoie",
-            "envoyez",
-            "envoyer",
-            "transfère",
-            "transférez",
-            "virez",
-            "payez",
-            "partagez",
-            "invitez",
-            "envía",
-            "envíe",
-            "enviar",
-            "envie",
-            "manda",
-            "mande",
-            "transfiere",
-            "transfiera",
-            "paga",
-            "pague",
-            "comparte",
-            "comparta",
-            "invita",
-            "invite",
-            "reenvía",
-            "invia",
-            "inviare",
-            "inoltra",
-            "trasferisci",
-            "condividi",
-            "transfira",
-            "compartilhe",
-            "encaminhe",
-            "convide",
-            "stuur",
-            "verstuur",
-            "verzend",
-            "betaal",
-            "deel",
-        ],
-    ),
-    (
-        Acts::CREATE,
-        &[
-            "create",
-            "make",
-            "add",
-            "book",
-            "schedule",
-            "reserve",
-            "write",
-            "append",
-            "save",
-            "insert",
-            "register",
-            "open",
-            "store",
-            "put",
-            "compose",
-            "plan",
-            "arrange",
-            "invite",
-            "generate",
-            "set",
-            "record",
-            "note",
-            "subscribe",
-            "erstelle",
-            "erstellen",
-            "lege",
-            "buche",
-            "buchen",
-            "reserviere",
-            "füge",
-            "schreibe",
-            "speichere",
-            "crée",
-            "créez",
-            "créer",
-            "ajoute",
-            "ajoutez",
-            "réserve",
-            "réservez",
-            "écris",
-            "écrivez",
-            "crea",
-            "cree",
-            "crear",
-            "añade",
-            "agrega",
-            "agregue",
-            "reserva",
-            "reserve",
-            "escribe",
-            "escriba",
-            "aggiungi",
-            "prenota",
-            "scrivi",
-            "crie",
-            "criar",
-            "adicione",
-            "escreva",
-            "maak",
-            "boek",
-            "reserveer",
-            "voeg",
-            "schrijf",
-        ],
-    ),
-    (
-        Acts::DELETE,
-        &[
-            "delete",
-            "remove",
-            "cancel",
-            "erase",
-            "wipe",
-            "drop",
-            "destroy",
-            "purge",
-            "clear",
-            "unsubscribe",
-            "revoke",
-            "kick",
-            "discard",
-            "trash",
-            "close",
-            "archive",
-            "lösche",
-            "löschen",
-            "entferne",
-            "entfernen",
-            "storniere",
-            "supprime",
-            "supprimez",
-            "supprimer",
-            "efface",
-            "effacez",
-            "annulez",
-            "retire",
-            "retirez",
-            "elimina",
-            "elimine",
-            "eliminar",
-            "borra",
-            "borre",
-            "borrar",
-            "cancela",
-            "cancele",
-            "quita",
-            "elimini",
-            "cancella",
-            "rimuovi",
-            "apague",
-            "apagar",
-            "exclua",
-            "remova",
-            "verwijder",
-            "wis",
-            "annuleer",
-        ],
-    ),
-    (
-        Acts::CHANGE,
-        &[
-            "change",
-            "update",
-            "modify",
-            "edit",
-            "set",
-            "reset",
-            "replace",
-            "rename",
-            "move",
-            "reschedule",
-            "adjust",
-            "grant",
-            "alter",
-            "switch",
-            "increase",
-            "raise",
-            "lower",
-            "assign",
-            "merge",
-            "transfer",
-            "promote",
-            "disable",
-            "enable",
-            "ändere",
-            "ändern",
-            "aktualisiere",
-            "setze",
-            "ersetze",
-            "verschiebe",
-            "change",
-            "changez",
-            "modifiez",
-            "modifie",
-            "remplacez",
-            "déplacez",
-            "mettez",
-            "cambia",
-            "cambie",
-            "cambiar",
-            "actualiza",
-            "actualice",
-            "modifica",
-            "modifique",
-            "aggiorna",
-            "sposta",
-            "altere",
-            "alterar",
-            "atualize",
-            "mude",
-            "wijzig",
-            "verander",
-            "verplaats",
-        ],
-    ),
-    (
-        Acts::RUN,
-        &[
-            "run", "execute", "install", "launch", "start", "exec", "eval", "spawn", "deploy",
-            "build", "shell", "bash", "command", "terminal",
-        ],
-    ),
-    (
-        Acts::READ,
-        &[
-            "get",
-            "search",
-            "list",
-            "read",
-            "find",
-            "fetch",
-            "query",
-            "lookup",
-            "show",
-            "view",
-            "check",
-            "count",
-            "describe",
-            "retrieve",
-            "browse",
-            "look",
-            "download",
-            "visit",
-            "go",
-            "navigate",
-            "click",
-            "see",
-            "analyze",
-            "summarize",
-            "explain",
-            "compare",
-            "validate",
-            "verify",
-            "inspect",
-            "scan",
-            "resolve",
-            "suggest",
-            "recommend",
-            "calculate",
-            "convert",
-            "translate",
-            "is",
-            "has",
-            "can",
-            "select",
-        ],
-    ),
-];
-
-/// What is sent when it is made.
-const DEEDS: &[&str] = &[
-    "post",
-    "payment",
-    "transfer",
-    "transaction",
-    "donation",
-    "deposit",
-    "refund",
-    "purchase",
-    "order",
-    "message",
-    "email",
-    "e-mail",
-    "mail",
-    "reply",
-    "comment",
-    "tweet",
-    "request",
-];
 
 /// What a tool does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -451,49 +112,15 @@ pub struct ToolAct {
     pub things: Vec<String>,
 }
 
-/// Verbs that are nouns in most tool names, such as `search_email` and `email_search`.
-const NOUNS: &[&str] = &[
-    "email", "mail", "message", "post", "text", "report", "note", "order", "record", "copy",
-    "plan", "book", "share", "wire", "tweet", "schedule", "transfer", "command", "shell",
-    "terminal", "bash", "build", "list", "view",
-];
-
-/// Words for things on the user's own computer. Documentation tells its readers to change them.
-const LOCAL: &[&str] = &[
-    "file",
-    "directory",
-    "folder",
-    "command",
-    "terminal",
-    "shell",
-    "bash",
-    "code",
-    "branch",
-    "commit",
-    "line",
-    "symbol",
-    "cell",
-    "notebook",
-    "process",
-    "script",
-    "memory",
-    "entity",
-    "entitie",
-    "relation",
-    "observation",
-    "thought",
-    "thinking",
-    "todo",
-];
-
 impl ToolAct {
     /// What a tool does, by its name; by the first word of its description if the name has no verb.
     pub fn of(name: &str, description: Option<&str>) -> Self {
         let words = names::words(name);
         let is_verb = |word: &&String| !Acts::of_verb(word).is_empty();
+        let nouns = &WORDS.tool_names.verbs_as_nouns;
         let certain = words
             .iter()
-            .position(|word| is_verb(&word) && !NOUNS.contains(&word.as_str()));
+            .position(|word| is_verb(&word) && !nouns.contains(word.as_str()));
         let verb = certain.or_else(|| words.iter().position(|word| is_verb(&word)));
         let acts = match verb {
             Some(at) => Acts::of_verb(&words[at]),
@@ -523,7 +150,7 @@ impl ToolAct {
             && self
                 .things
                 .iter()
-                .any(|thing| LOCAL.contains(&thing.as_str()))
+                .any(|thing| WORDS.tool_names.local_things.contains(thing.as_str()))
     }
 }
 

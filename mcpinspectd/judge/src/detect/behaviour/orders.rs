@@ -5,15 +5,12 @@
 //! same sentence or in those right after it. Values in records (`recipient: …`), and in texts without any order, are
 //! data.
 
-use std::collections::HashSet;
-use std::sync::LazyLock;
-
-use foldhash::fast::FixedState;
 use mcpinspect_core::text::bound;
 
 use super::acts::{Acts, VERB};
 use super::passages::{key_of, sentences};
 use super::values::{self, ADDRESS, Hasher, Value};
+use crate::detect::words::WORDS;
 
 /// Bytes to keep of an order.
 const KEPT: usize = 400;
@@ -22,7 +19,7 @@ const VALUES: usize = 24;
 /// How many sentences after an order may belong to it.
 const AFTER: usize = 4;
 /// The fewest words that an order has.
-const WORDS: usize = 3;
+const LEAST_WORDS: usize = 3;
 /// Most orders to take from one text.
 const ORDERS: usize = 192;
 /// Most values to take from the data of one text.
@@ -88,7 +85,10 @@ pub fn find(text: &str, wanted: Acts, hasher: &Hasher, found: &mut Found) {
         }
         let acts = ordered_acts(sentence.text);
         let room = found.orders.len() < ORDERS;
-        if acts.meets(wanted) && room && sentence.text.split(' ').take(WORDS).count() == WORDS {
+        if acts.meets(wanted)
+            && room
+            && sentence.text.split(' ').take(LEAST_WORDS).count() == LEAST_WORDS
+        {
             let mut values = hasher.values(sentence.text);
             values.truncate(VALUES);
             found.orders.push(Order {
@@ -125,78 +125,14 @@ pub fn find(text: &str, wanted: Acts, hasher: &Hasher, found: &mut Found) {
     }
 }
 
-/// Words that an order may begin with, before its verb.
-const LEADING: &[&str] = &[
-    "and",
-    "or",
-    "then",
-    "please",
-    "kindly",
-    "must",
-    "should",
-    "shall",
-    "to",
-    "do",
-    "also",
-    "now",
-    "first",
-    "just",
-    "you",
-    "will",
-    "would",
-    "can",
-    "could",
-    "may",
-    "next",
-    "finally",
-    "always",
-    "immediately",
-    "lastly",
-    "additionally",
-    "afterwards",
-    "simply",
-    "so",
-    "bitte",
-    "dann",
-    "und",
-    "zu",
-    "sofort",
-    "muss",
-    "müssen",
-    "sie",
-    "puis",
-    "et",
-    "de",
-    "veuillez",
-    "por",
-    "favor",
-    "y",
-    "luego",
-    "debes",
-    "e",
-    "poi",
-    "devi",
-    "per",
-    "depois",
-    "en",
-    "alstublieft",
-    "gelieve",
-    "te",
-    "moet",
-    "s'il",
-    "plaît",
-];
-
 /// The deed is named within this many words after the verb: `make a small payment`.
 const DEED: usize = 3;
 
-/// Bytes of the longest of them.
+/// Bytes of the longest word that an order may begin with, before its verb.
 const LONGEST_LEADING: usize = 12;
 
 fn is_leading(word: &str) -> bool {
-    static ALL: LazyLock<HashSet<&str, FixedState>> =
-        LazyLock::new(|| LEADING.iter().copied().collect());
-    word.len() <= LONGEST_LEADING && ALL.contains(word)
+    word.len() <= LONGEST_LEADING && WORDS.orders.leading.contains(word)
 }
 
 /// What a sentence orders: the acts of its verbs, where their position is that of an order.
@@ -289,39 +225,17 @@ fn put_lower(word: &str, lower: &mut String) {
 
 /// Whether a list gives the task to someone by name: `- Linda: send the minutes`.
 fn addresses_another(sentence: &str) -> bool {
-    const NO_NAMES: &[&str] = &[
-        "todo",
-        "task",
-        "action",
-        "note",
-        "important",
-        "instruction",
-        "instructions",
-        "urgent",
-        "ai",
-        "assistant",
-        "agent",
-        "system",
-        "user",
-        "model",
-        "llm",
-        "bot",
-        "step",
-        "next",
-        "warning",
-        "attention",
-        "reminder",
-    ];
     let Some(item) = sentence.strip_prefix(['-', '*', '•']).map(str::trim_start) else {
         return false;
     };
+    let not_people = &WORDS.orders.not_people;
     key_of(item).is_some_and(|name| {
         let capital = name.chars().next().is_some_and(char::is_uppercase);
         let lower = name.to_lowercase();
         capital
             && !lower
                 .split(' ')
-                .any(|word| NO_NAMES.contains(&word) || values::weight(word).is_some())
+                .any(|word| not_people.contains(word) || values::weight(word).is_some())
     })
 }
 
@@ -337,7 +251,7 @@ mod tests {
 
     #[test]
     fn no_leading_word_is_too_long() {
-        assert!(LEADING.iter().all(|word| is_leading(word)));
+        assert!(WORDS.orders.leading.iter().all(|word| is_leading(word)));
     }
 
     #[test]

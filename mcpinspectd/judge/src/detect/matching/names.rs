@@ -14,6 +14,7 @@ use crate::detect::json::Json;
 use crate::detect::meaning::token::{Class, Names};
 use crate::detect::rules::Token;
 use crate::detect::text::extract;
+use crate::detect::words::WORDS;
 
 /// What is known about the names in a subject's text.
 #[derive(Clone, Debug, Default)]
@@ -99,70 +100,13 @@ impl Names for KnownNames<'_> {
 }
 
 /// Parts of the names and paths of keys, credentials and accounts.
-static SENSITIVE: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "passw", "secret", "cred", "token", "shadow", ".ssh", "history", "cookie", "wallet",
-        "private", "id_rsa", "api_key", "apikey", "_key", "/.env", ".aws", ".kube", ".gnupg",
-        "oauth", "keychain", "sudoers",
-    ])
-});
+static SENSITIVE: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&WORDS.name_parts.sensitive));
 /// Parts of the names of tools that have effects.
-static RISKY: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    any_of(&[
-        "delete",
-        "remove",
-        "drop_",
-        "drop-",
-        "reset",
-        "wipe",
-        "purge",
-        "kill",
-        "disable",
-        "revoke",
-        "transfer",
-        "payment",
-        "pay_",
-        "send",
-        "post_",
-        "upload",
-        "export",
-        "forward",
-        "write",
-        "execute",
-        "exec_",
-        "run_",
-        "shell",
-        "overwrite",
-        "push_",
-        "share",
-        "grant",
-        "move",
-        "update",
-        "edit_",
-        "create_or",
-        "truncate",
-        "destroy",
-        "terminate",
-        "withdraw",
-        "purchase",
-        "refund",
-        "reply",
-        "publish",
-        "merge",
-        "close_",
-        "evaluate",
-        "command",
-        "deploy",
-        "install",
-        "invite",
-        "put_",
-        "migrate",
-    ])
-});
+static RISKY: LazyLock<AhoCorasick> = LazyLock::new(|| any_of(&WORDS.name_parts.risky));
 
 /// An automaton for `words`. Names and paths are short and many, so one pass has to find all words.
 #[expect(clippy::expect_used, reason = "the words are the program's own")]
-fn any_of(words: &[&str]) -> AhoCorasick {
+fn any_of(words: &[String]) -> AhoCorasick {
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
         .build(words)

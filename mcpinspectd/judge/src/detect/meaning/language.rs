@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use foldhash::fast::FixedState;
 
 use super::token::{Class, Token};
+use crate::detect::words::{LANGUAGES, WORDS};
 
 /// How many common words of another language suggest that it may be that one.
 const LEAST: usize = 3;
@@ -19,75 +20,16 @@ const MORE: usize = 2;
 /// The share of words in another script that shows another language: one in this many.
 const SCRIPT: usize = 3;
 
-/// Common words of English.
-const ENGLISH: &[&str] = &[
-    "a", "an", "and", "are", "as", "at", "be", "by", "can", "for", "from", "get", "if", "in", "is",
-    "it", "list", "must", "not", "of", "on", "or", "that", "the", "this", "to", "use", "used",
-    "when", "will", "with", "you", "your",
-];
-
-/// Common words of other languages in Latin letters.
-const OTHERS: [&[&str]; 12] = [
-    &[
-        "aus", "auch", "auf", "bei", "das", "dem", "den", "der", "des", "die", "ein", "eine",
-        "einen", "für", "ist", "mit", "nicht", "nur", "oder", "sich", "und", "von", "wenn",
-        "werden", "wird", "zu", "zum", "zur",
-    ],
-    &[
-        "au", "avec", "ce", "cette", "dans", "de", "des", "du", "est", "et", "la", "le", "les",
-        "ou", "par", "pas", "pour", "que", "qui", "sont", "sur", "un", "une",
-    ],
-    &[
-        "al", "como", "con", "de", "del", "el", "en", "es", "la", "las", "lo", "los", "no", "para",
-        "por", "que", "se", "si", "su", "un", "una", "y",
-    ],
-    &[
-        "ao", "as", "com", "da", "das", "de", "do", "dos", "e", "em", "na", "no", "não", "o", "os",
-        "ou", "para", "por", "que", "se", "um", "uma", "é",
-    ],
-    &[
-        "al", "alla", "che", "con", "degli", "dei", "del", "della", "delle", "di", "e", "gli",
-        "il", "la", "lo", "nel", "non", "per", "si", "sono", "un", "una", "è",
-    ],
-    &[
-        "aan", "bij", "dat", "de", "die", "een", "en", "het", "is", "met", "naar", "niet", "of",
-        "ook", "op", "te", "van", "voor", "wordt", "zijn",
-    ],
-    &[
-        "dla", "do", "i", "jak", "jest", "które", "lub", "na", "nie", "od", "oraz", "po", "przez",
-        "się", "w", "z", "za", "że",
-    ],
-    &[
-        "att", "av", "de", "den", "det", "en", "ett", "för", "inte", "med", "och", "om", "på",
-        "som", "till", "är",
-    ],
-    &[
-        "bir", "bu", "da", "daha", "de", "değil", "gibi", "göre", "her", "için", "ile", "ise",
-        "kadar", "olan", "olarak", "önce", "sonra", "ve", "veya", "ya",
-    ],
-    &[
-        "akan", "atau", "dan", "dari", "dengan", "di", "ini", "itu", "jika", "ke", "oleh", "pada",
-        "sebelum", "tidak", "untuk", "yang",
-    ],
-    &[
-        "cho", "các", "của", "không", "khi", "là", "một", "này", "theo", "trong", "từ", "và", "về",
-        "với", "được", "để",
-    ],
-    &[
-        "a", "az", "csak", "egy", "ez", "hogy", "ha", "is", "kell", "meg", "nem", "vagy", "és",
-    ],
-];
-
-/// Whether a common word is English, and the other languages that have it, as indices into [`OTHERS`].
+/// Whether a common word is English, and the other languages that have it, by number.
 type Common = HashMap<&'static str, (bool, Vec<usize>), FixedState>;
 
 static COMMON: LazyLock<Common> = LazyLock::new(|| {
     let mut common = Common::default();
-    for word in ENGLISH {
+    for word in &WORDS.languages.english {
         common.entry(word).or_default().0 = true;
     }
-    for (language, words) in OTHERS.iter().enumerate() {
-        for word in *words {
+    for (language, words) in WORDS.languages.others.iter().enumerate() {
+        for word in words {
             common.entry(word).or_default().1.push(language);
         }
     }
@@ -100,7 +42,7 @@ pub struct Words {
     all: usize,
     other_script: usize,
     english: usize,
-    others: [usize; OTHERS.len()],
+    others: [usize; LANGUAGES],
 }
 
 impl Words {

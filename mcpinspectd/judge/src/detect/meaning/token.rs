@@ -6,6 +6,8 @@
 
 use compact_str::CompactString;
 
+use crate::detect::words::WORDS;
+
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -189,29 +191,7 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
             if parts.iter().all(|part| !part.is_empty())
                 && (end.len() <= 4 || parts.len() > 2 || end == "example")
             {
-                let class = match matches!(
-                    end,
-                    "com"
-                        | "net"
-                        | "org"
-                        | "io"
-                        | "example"
-                        | "dev"
-                        | "test"
-                        | "invalid"
-                        | "app"
-                        | "co"
-                        | "de"
-                        | "ru"
-                        | "cn"
-                        | "jp"
-                        | "kr"
-                        | "fr"
-                        | "es"
-                        | "br"
-                        | "uk"
-                        | "ua"
-                ) {
+                let class = match WORDS.hosts.domains.contains(end) {
                     true => Class::Url,
                     false => Class::Path,
                 };
@@ -256,138 +236,10 @@ fn camel(name: &str) -> bool {
         .any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
 }
 
-/// Verbs with which tool names begin.
-const VERBS: &[&str] = &[
-    "add",
-    "apply",
-    "approve",
-    "append",
-    "archive",
-    "assign",
-    "attach",
-    "book",
-    "browse",
-    "build",
-    "buy",
-    "calculate",
-    "call",
-    "cancel",
-    "check",
-    "clear",
-    "click",
-    "clone",
-    "close",
-    "commit",
-    "compare",
-    "compose",
-    "convert",
-    "copy",
-    "count",
-    "create",
-    "delete",
-    "deploy",
-    "describe",
-    "diff",
-    "download",
-    "draft",
-    "edit",
-    "execute",
-    "export",
-    "extract",
-    "fetch",
-    "fill",
-    "filter",
-    "find",
-    "format",
-    "forward",
-    "generate",
-    "get",
-    "git",
-    "import",
-    "insert",
-    "install",
-    "invoke",
-    "issue",
-    "kill",
-    "launch",
-    "list",
-    "load",
-    "lock",
-    "log",
-    "lookup",
-    "make",
-    "mark",
-    "merge",
-    "modify",
-    "move",
-    "navigate",
-    "notify",
-    "open",
-    "order",
-    "parse",
-    "patch",
-    "pay",
-    "place",
-    "plan",
-    "play",
-    "post",
-    "print",
-    "publish",
-    "pull",
-    "purge",
-    "push",
-    "put",
-    "query",
-    "read",
-    "record",
-    "refresh",
-    "refund",
-    "register",
-    "remove",
-    "rename",
-    "render",
-    "reply",
-    "report",
-    "request",
-    "reset",
-    "resolve",
-    "restart",
-    "restore",
-    "run",
-    "save",
-    "scan",
-    "schedule",
-    "search",
-    "select",
-    "send",
-    "set",
-    "share",
-    "show",
-    "sign",
-    "start",
-    "stop",
-    "store",
-    "submit",
-    "summarize",
-    "sync",
-    "test",
-    "track",
-    "transfer",
-    "translate",
-    "update",
-    "upload",
-    "validate",
-    "verify",
-    "view",
-    "wire",
-    "withdraw",
-    "write",
-];
-
 /// Whether a name begins with a verb and continues.
 fn tool_like(name: &str) -> bool {
     let end = name
         .find(|c: char| !c.is_ascii_lowercase())
         .unwrap_or(name.len());
-    end < name.len() && VERBS.binary_search(&&name[..end]).is_ok()
+    end < name.len() && WORDS.tool_names.first_verbs.contains(&name[..end])
 }

@@ -6,6 +6,7 @@
 use crate::detect::json::Json;
 use crate::detect::rules::Probe;
 use crate::detect::text::names;
+use crate::detect::words::{WORDS, WordSet};
 
 /// Annotations of a tool that its own name contradicts.
 pub fn contradictions(tool: &Json<'_>) -> Vec<Probe> {
@@ -16,13 +17,13 @@ pub fn contradictions(tool: &Json<'_>) -> Vec<Probe> {
     let flag = |key: &str| annotations.get(key).and_then(Json::as_bool);
     let name = tool.get("name").and_then(Json::as_str).unwrap_or_default();
     let words = names::words(name);
-    let begins_with = |verbs: &[&str]| {
+    let begins_with = |verbs: &WordSet| {
         words
             .first()
-            .is_some_and(|verb| verbs.contains(&verb.as_str()))
+            .is_some_and(|verb| verbs.contains(verb.as_str()))
     };
-    let destroys = begins_with(DESTROYS);
-    let changes = destroys || begins_with(CHANGES);
+    let destroys = begins_with(&WORDS.tool_names.destroys);
+    let changes = destroys || begins_with(&WORDS.tool_names.changes);
     if flag("readOnlyHint") == Some(true) && changes {
         found.push(Probe::ReadOnlyContradiction);
     }
@@ -31,14 +32,3 @@ pub fn contradictions(tool: &Json<'_>) -> Vec<Probe> {
     }
     found
 }
-
-/// Verbs at the beginning of a name that say that the tool changes something.
-const CHANGES: &[&str] = &[
-    "write", "send", "update", "create", "insert", "upload", "execute", "exec", "post", "put",
-    "transfer", "install", "modify", "edit", "move", "rename", "kill",
-];
-/// Verbs at the beginning of a name that say that the tool destroys something.
-const DESTROYS: &[&str] = &[
-    "delete", "remove", "drop", "wipe", "destroy", "purge", "erase", "truncate", "kill", "format",
-    "reset",
-];

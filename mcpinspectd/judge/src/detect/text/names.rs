@@ -4,10 +4,8 @@
 //! when two names look the same, when one is a variant of the other, and when two servers that share a
 //! name hardly do so by chance.
 
-use std::collections::HashSet;
-use std::sync::LazyLock;
-
 use super::subject_text::fold;
+use crate::detect::words::WORDS;
 
 /// Longest name to compare, in bytes.
 const NAME_LIMIT: usize = 96;
@@ -72,16 +70,6 @@ pub(in crate::detect) fn same_words(a: &str, b: &str) -> bool {
     letters(a) == letters(b)
 }
 
-/// Words that servers put before or after a name to distinguish versions. Impostors do the same.
-static AFFIXES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    "\
-    v1 v2 v3 v4 2 3 new pro plus ex safe secure secured enhanced improved better best fast \
-    faster official updated latest fixed advanced extended premium trusted verified real next \
-    modern smart super ultra optimized stable beta final tool wrapper proxy alt malicious evil"
-        .split_whitespace()
-        .collect()
-});
-
 /// The words of a name without an affix such as `v2` or `secure`, separated by blanks; `None` if the
 /// name has none.
 pub(in crate::detect) fn without_affix(name: &str) -> Option<String> {
@@ -89,9 +77,10 @@ pub(in crate::detect) fn without_affix(name: &str) -> Option<String> {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
+    let affixes = &WORDS.tool_names.affixes;
     let rest = match words.as_slice() {
-        [rest @ .., last] if !rest.is_empty() && AFFIXES.contains(*last) => rest,
-        [first, rest @ ..] if !rest.is_empty() && AFFIXES.contains(*first) => rest,
+        [rest @ .., last] if !rest.is_empty() && affixes.contains(*last) => rest,
+        [first, rest @ ..] if !rest.is_empty() && affixes.contains(*first) => rest,
         [only] => {
             let stem = only.trim_end_matches(|c: char| c.is_ascii_digit());
             let stem = stem.strip_suffix('v').unwrap_or(stem);
@@ -102,29 +91,6 @@ pub(in crate::detect) fn without_affix(name: &str) -> Option<String> {
     Some(rest.join(" "))
 }
 
-/// Words that occur in the names of many servers' tools.
-static COMMON: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    "\
-    get list read write create update delete remove search find fetch query run execute add set \
-    send edit move copy make open close start stop check show describe load save export import \
-    upload download file files directory dir folder path item items user users message messages \
-    issue issues comment comments project projects task tasks page pages url web website content \
-    data database table tables schema sql command shell code text document documents doc docs \
-    note notes memory email emails mail event events calendar time date current weather forecast \
-    info information details status health help version by id name all in for to from and of \
-    image images channel channels contact contacts team teams repository repositories repo \
-    branch pull request multiple screenshot navigate click type scroll wait echo ping test \
-    calculate convert summarize translate news price stock map maps location address geocode \
-    context session config settings log logs metrics report record records entity entities node \
-    nodes tree graph history profile account balance order orders product products customer \
-    customers invoice payment tool tools resource resources think thinking sequential latest new \
-    api workflow workflows label labels tag tags member members post posts video videos \
-    transcript result results job jobs bucket object objects key keys value values cell row rows \
-    column columns sheet range"
-        .split_whitespace()
-        .collect()
-});
-
 /// Whether two servers are unlikely to choose this name by chance.
 pub(in crate::detect) fn distinctive(name: &str) -> bool {
     let mut words = 0;
@@ -134,7 +100,7 @@ pub(in crate::detect) fn distinctive(name: &str) -> bool {
         .filter(|word| !word.is_empty())
     {
         words += 1;
-        rare += usize::from(!COMMON.contains(word));
+        rare += usize::from(!WORDS.tool_names.common.contains(word));
     }
     (rare >= 1 && words >= 2) || words >= 4
 }
@@ -174,10 +140,11 @@ pub(in crate::detect) fn rare_word_changed(a: &str, b: &str) -> bool {
             .collect::<Vec<_>>()
     };
     let (a, b) = (words(a), words(b));
+    let common = &WORDS.tool_names.common;
     a.len() != b.len()
         || a.iter()
             .zip(&b)
-            .any(|(a, b)| a != b && a.len().min(b.len()) >= 5 && !COMMON.contains(a.as_str()))
+            .any(|(a, b)| a != b && a.len().min(b.len()) >= 5 && !common.contains(a.as_str()))
 }
 
 /// Keys under which a skeleton is found by those that differ from it in one letter: wherever that letter
