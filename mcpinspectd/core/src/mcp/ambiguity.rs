@@ -13,7 +13,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use foldhash::fast::FixedState;
 
-use super::scan::{Flaw, Scan};
+use super::cursor::{Container, Cursor, Flaw};
 use super::string::{self, Piece, Pieces};
 
 /// The deepest nesting that all parsers are sure to read.
@@ -92,7 +92,7 @@ pub fn find(
 ) -> Option<(Place, Ambiguity)> {
     let mut reader = Reader {
         text,
-        scan: Scan::new(text),
+        cursor: Cursor::new(text.as_bytes()),
         open: Vec::new(),
         keys: Vec::new(),
         decoded: String::new(),
@@ -115,7 +115,7 @@ pub fn has_inner_carriage_return(line: &[u8]) -> bool {
 
 struct Reader<'a, F> {
     text: &'a str,
-    scan: Scan<'a>,
+    cursor: Cursor<'a>,
     open: Vec<Open>,
     keys: Vec<u64>,
     decoded: String,
@@ -147,7 +147,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
                 return Ok(());
             }
             if !self.next()? {
-                return self.scan.end();
+                return self.cursor.end();
             }
         }
     }
@@ -155,12 +155,18 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
     /// Moves past a scalar, or into a container up to its first value. An empty container is a scalar.
     fn value(&mut self) -> Result<(), Flaw> {
         loop {
-            match self.scan.peek()? {
-                b'{' => {
-                    self.scan.expect(b'{')?;
-                    if self.scan.accept(b'}')? {
-                        return Ok(());
-                    }
+            let container = match self.cursor.peek()? {
+                b'{' => Container::Object,
+                b'[' => Container::Array,
+                b'"' => return self.string(),
+                _ => return self.scalar(),
+            };
+            if !self.cursor.enter(container)? {
+                return Ok(());
+            }
+            match container {
+                Container::Array => self.open.push(Open::Array),
+                Container::Object => {
                     let place = match (self.open.len(), self.in_params) {
                         (0, _) => Place::Envelope,
                         (1, true) => Place::Params,
@@ -169,14 +175,6 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
                     self.open.push(Open::Object(self.keys.len(), place));
                     self.key(place)?;
                 }
-                b'[' => {
-                    self.scan.expect(b'[')?;
-                    if self.scan.accept(b']')? {
-                        return Ok(());
-                    }
-                    self.open.push(Open::Array);
-                }
-                _ => return self.scalar(),
             }
             if self.open.len() > MAX_DEPTH {
                 return Ok(());
@@ -184,49 +182,42 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
         }
     }
 
-    fn scalar(&mut self) -> Result<(), Flaw> {
-        match self.scan.peek()? {
-            b'"' => {
-                self.scan.expect(b'"')?;
-                let start = self.scan.at();
-                let is_escaped = self.scan.string()? && !self.mends;
-                if is_escaped && has_lone_surrogate(&self.text[start..self.scan.at() - 1]) {
-                    self.note(Place::Inside, Ambiguity::LoneSurrogate);
-                }
-                Ok(())
-            }
-            b'-' | b'0'..=b'9' => {
-                let start = self.scan.at();
-                self.scan.number()?;
-                if !is_in_range(&self.text[start..self.scan.at()]) {
-                    self.note(Place::Inside, Ambiguity::NumberRange);
-                }
-                Ok(())
-            }
-            b't' => self.scan.word(b"true"),
-            b'f' => self.scan.word(b"false"),
-            b'n' => self.scan.word(b"null"),
-            _ => Err(Flaw::Invalid),
+    fn string(&mut self) -> Result<(), Flaw> {
+        let string = self.cursor.check_string()?;
+        if string.escaped && !self.mends && has_lone_surrogate(&self.text[string.inner]) {
+            self.note(Place::Inside, Ambiguity::LoneSurrogate);
         }
+        Ok(())
+    }
+
+    fn scalar(&mut self) -> Result<(), Flaw> {
+        let start = self.cursor.at();
+        self.cursor.check_scalar()?;
+        let scalar = &self.text[start..self.cursor.at()];
+        if !scalar.starts_with(['t', 'f', 'n']) && !is_in_range(scalar) {
+            self.note(Place::Inside, Ambiguity::NumberRange);
+        }
+        Ok(())
     }
 
     /// Moves to the next value; false at the end of the text.
     fn next(&mut self) -> Result<bool, Flaw> {
         while let Some(&open) = self.open.last() {
-            if self.scan.accept(b',')? {
-                if let Open::Object(_, place) = open {
-                    self.key(place)?;
-                }
-                return Ok(true);
-            }
-            self.open.pop();
             match open {
-                Open::Array => self.scan.expect(b']')?,
+                Open::Array => {
+                    if self.cursor.more(Container::Array)? {
+                        return Ok(true);
+                    }
+                }
                 Open::Object(first, place) => {
-                    self.scan.expect(b'}')?;
+                    if self.cursor.more(Container::Object)? {
+                        self.key(place)?;
+                        return Ok(true);
+                    }
                     self.compare(first, place);
                 }
             }
+            self.open.pop();
         }
         Ok(false)
     }
@@ -243,10 +234,10 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
     }
 
     fn key(&mut self, place: Place) -> Result<(), Flaw> {
-        let (start, end, escaped) = self.scan.key()?;
-        let inner = &self.text[start..end];
+        let key = self.cursor.check_key()?;
+        let inner = &self.text[key.inner];
         let mut hasher = FixedState::default().build_hasher();
-        let name = match escaped {
+        let name = match key.escaped {
             false => {
                 hasher.write(inner.as_bytes());
                 inner
@@ -270,7 +261,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
         if is_odd {
             self.note(place, Ambiguity::OddSpelling);
         }
-        if escaped && has_lone_surrogate(inner) {
+        if key.escaped && has_lone_surrogate(inner) {
             self.note(place, Ambiguity::LoneSurrogate);
         }
         Ok(())

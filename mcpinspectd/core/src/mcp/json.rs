@@ -17,10 +17,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::budget::Budget;
-use super::scan::Scan;
+use super::cursor::{Container, Cursor};
 use super::string::{self, Pieces};
 
-pub use super::scan::Flaw;
+pub use super::cursor::{Flaw, string_end};
 
 /// Most bytes of a string with escapes to decode; about as many of a key. Nothing that is read
 /// for its meaning is longer.
@@ -41,29 +41,24 @@ pub fn members<'a, K>(
     classify: impl Fn(&[u8]) -> K,
     mut visit: impl FnMut(K, &'a RawValue),
 ) -> Result<(), Flaw> {
-    let mut scan = Scan::new(text);
+    let mut cursor = Cursor::new(text.as_bytes());
     let mut decoded = String::new();
-    scan.expect(b'{')?;
-    if !scan.accept(b'}')? {
-        loop {
-            let (start, end, escaped) = scan.key()?;
-            let key = &text[start..end];
-            let key = match escaped {
-                false => classify(key.as_bytes()),
-                true => {
-                    decoded.clear();
-                    string::decode(key, MAX_KEY, &mut decoded);
-                    classify(decoded.as_bytes())
-                }
-            };
-            visit(key, element(text, &mut scan)?);
-            if !scan.accept(b',')? {
-                scan.expect(b'}')?;
-                break;
+    let mut more = cursor.enter(Container::Object)?;
+    while more {
+        let key = cursor.check_key()?;
+        let inner = &text[key.inner];
+        let key = match key.escaped {
+            false => classify(inner.as_bytes()),
+            true => {
+                decoded.clear();
+                string::decode(inner, MAX_KEY, &mut decoded);
+                classify(decoded.as_bytes())
             }
-        }
+        };
+        visit(key, value_at(text, &mut cursor)?);
+        more = cursor.more(Container::Object)?;
     }
-    scan.end()
+    cursor.end()
 }
 
 /// Reads the elements of the array that `text` is, in order, while `visit` returns true.
@@ -74,20 +69,15 @@ pub fn elements<'a>(
     text: &'a str,
     mut visit: impl FnMut(&'a RawValue) -> bool,
 ) -> Result<(), Flaw> {
-    let mut scan = Scan::new(text);
-    scan.expect(b'[')?;
-    if !scan.accept(b']')? {
-        loop {
-            if !visit(element(text, &mut scan)?) {
-                return Ok(());
-            }
-            if !scan.accept(b',')? {
-                scan.expect(b']')?;
-                break;
-            }
+    let mut cursor = Cursor::new(text.as_bytes());
+    let mut more = cursor.enter(Container::Array)?;
+    while more {
+        if !visit(value_at(text, &mut cursor)?) {
+            return Ok(());
         }
+        more = cursor.more(Container::Array)?;
     }
-    scan.end()
+    cursor.end()
 }
 
 /// Checks that `text` is a JSON value.
@@ -95,17 +85,17 @@ pub fn elements<'a>(
 /// # Errors
 /// If it is not.
 pub fn check(text: &str) -> Result<(), Flaw> {
-    let mut scan = Scan::new(text);
-    scan.value()?;
-    scan.end()
+    let mut cursor = Cursor::new(text.as_bytes());
+    cursor.check()?;
+    cursor.end()
 }
 
-/// The value that starts here; `text` is everything being scanned.
-fn element<'a>(text: &'a str, scan: &mut Scan<'_>) -> Result<&'a RawValue, Flaw> {
-    scan.peek()?;
-    let start = scan.at();
-    scan.value()?;
-    let value = text.get(start..scan.at()).ok_or(Flaw::Invalid)?;
+/// The value that starts here; `text` is everything that the cursor is in.
+fn value_at<'a>(text: &'a str, cursor: &mut Cursor<'_>) -> Result<&'a RawValue, Flaw> {
+    cursor.peek()?;
+    let start = cursor.at();
+    cursor.check()?;
+    let value = text.get(start..cursor.at()).ok_or(Flaw::Invalid)?;
     raw(value).ok_or(Flaw::Invalid)
 }
 
@@ -123,26 +113,6 @@ fn raw(text: &str) -> Option<&RawValue> {
     <&RawValue>::deserialize(MapDeserializer::<_, Error>::new(iter::once(member)))
         .ok()
         .or_else(|| serde_json::from_str(text).ok())
-}
-
-/// The end of the string whose inner text starts at `start`, after the opening quote: the position of
-/// the closing quote, and whether there is an escape in between. `None` if the text ends before.
-///
-/// Finds only the end: the contents need not be valid. Every module that walks JSON text without a
-/// parser uses this, so that all of them agree on where a string ends.
-pub fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
-    let mut at = start;
-    let mut escaped = false;
-    loop {
-        let found = memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        at += found;
-        if text[at] == b'"' {
-            return Some((at, escaped));
-        }
-        escaped = true;
-        // Whatever is escaped, it does not end the string.
-        at += 2;
-    }
 }
 
 /// The string in `raw`, borrowed if it has no escapes; otherwise its first [`MAX_DECODED`] bytes,
@@ -353,22 +323,6 @@ mod tests {
         assert!(!visit("{}", 9, &mut Vec::new()));
         assert!(!visit("[1", 9, &mut Vec::new()));
         assert!(visit("[]", 9, &mut Vec::new()));
-    }
-
-    #[test]
-    fn ends_of_strings() {
-        for (text, end) in [
-            (r#""""#, Some((1, false))),
-            (r#""a" "b""#, Some((2, false))),
-            (r#""a\"b\\" x"#, Some((7, true))),
-            (r#""open"#, None),
-            (r#""open\"#, None),
-            (r#""open\""#, None),
-            ("\"", None),
-        ] {
-            assert_eq!(string_end(text.as_bytes(), 1), end, "{text}");
-        }
-        assert_eq!(string_end(b"", 1), None);
     }
 
     #[test]

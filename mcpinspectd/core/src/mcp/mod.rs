@@ -7,11 +7,10 @@
 
 pub mod ambiguity;
 pub mod budget;
+pub mod cursor;
 pub mod json;
 pub mod message;
 pub mod method;
-mod peek;
-mod scan;
 pub mod sniff;
 pub mod string;
 pub mod view;

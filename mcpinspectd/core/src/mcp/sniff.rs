@@ -12,8 +12,8 @@
 
 use std::borrow::Cow;
 
+use super::cursor::{Cursor, Flaw};
 use super::method::{self, Sender};
-use super::peek::{Peek, Stop};
 use crate::model::Direction;
 
 /// What the start of a stream shows.
@@ -161,39 +161,39 @@ enum Line {
 }
 
 fn judge(line: &[u8], complete: bool) -> Line {
-    let mut peek = Peek::new(line);
+    let mut cursor = Cursor::new(line);
     match line.first() {
         Some(b'{') => {
             let mut seen = Seen::default();
-            let end = peek.object(|peek, key| seen.member(peek, key));
-            let whole = end.is_ok() && peek.at_end();
+            let end = cursor.object(|cursor, key| seen.member(cursor, key));
+            let whole = end.is_ok() && cursor.end().is_ok();
             let line = seen.judge(whole);
-            if end == Err(Stop::Invalid) || (complete && !whole) {
+            if end == Err(Flaw::Invalid) || (complete && !whole) {
                 return line.broken();
             }
             line
         }
-        Some(b'[') => judge_batch(peek, complete),
+        Some(b'[') => judge_batch(cursor, complete),
         _ => Line::Text,
     }
 }
 
 /// A batch (revision 2025-03-26) shows what its most telling message shows.
-fn judge_batch(mut peek: Peek<'_>, complete: bool) -> Line {
+fn judge_batch(mut cursor: Cursor<'_>, complete: bool) -> Line {
     let mut best = Line::Text;
-    let end = peek.array(|peek| {
-        if peek.next_byte()? != b'{' {
-            return peek.skip();
+    let end = cursor.array(|cursor| {
+        if cursor.peek()? != b'{' {
+            return cursor.skip();
         }
         let mut seen = Seen::default();
-        let end = peek.object(|peek, key| seen.member(peek, key));
+        let end = cursor.object(|cursor, key| seen.member(cursor, key));
         let line = seen.judge(end.is_ok());
         if line.weight() > best.weight() {
             best = line;
         }
         end
     });
-    if end == Err(Stop::Invalid) || (complete && end.is_err()) {
+    if end == Err(Flaw::Invalid) || (complete && end.is_err()) {
         return best.broken();
     }
     match best {
@@ -268,7 +268,7 @@ struct Shape {
 
 impl<'a> Seen<'a> {
     /// Takes in one member of the message.
-    fn member(&mut self, peek: &mut Peek<'a>, key: &str) -> Result<(), Stop> {
+    fn member(&mut self, cursor: &mut Cursor<'a>, key: &str) -> Result<(), Flaw> {
         match key {
             "jsonrpc" | "method" | "result" | "error" => {
                 self.strong_member = true;
@@ -277,78 +277,78 @@ impl<'a> Seen<'a> {
             "id" | "params" => self.members += 1,
             _ => self.foreign_members += 1,
         }
-        let first = peek.next_byte()?;
+        let first = cursor.peek()?;
         match (key, first) {
-            ("jsonrpc", b'"') => self.json_rpc_2 = peek.string()? == "2.0",
-            ("method", b'"') => self.method = Some(peek.string()?),
-            ("params", b'{') => peek.object(|peek, key| self.param(peek, key))?,
-            ("result", b'{') => peek.object(|peek, key| self.result_member(peek, key))?,
-            _ => peek.skip()?,
+            ("jsonrpc", b'"') => self.json_rpc_2 = cursor.string()? == "2.0",
+            ("method", b'"') => self.method = Some(cursor.string()?),
+            ("params", b'{') => cursor.object(|cursor, key| self.param(cursor, key))?,
+            ("result", b'{') => cursor.object(|cursor, key| self.result_member(cursor, key))?,
+            _ => cursor.skip()?,
         }
         Ok(())
     }
 
-    fn param(&mut self, peek: &mut Peek<'a>, key: &str) -> Result<(), Stop> {
+    fn param(&mut self, cursor: &mut Cursor<'a>, key: &str) -> Result<(), Flaw> {
         match key {
-            "protocolVersion" => return self.protocol_version(peek),
+            "protocolVersion" => return self.protocol_version(cursor),
             "clientInfo" | "capabilities" => self.client_introduction = true,
-            "_meta" => return self.meta(peek),
+            "_meta" => return self.meta(cursor),
             _ => {}
         }
-        peek.skip()
+        cursor.skip()
     }
 
-    fn result_member(&mut self, peek: &mut Peek<'a>, key: &str) -> Result<(), Stop> {
-        let first = peek.next_byte()?;
+    fn result_member(&mut self, cursor: &mut Cursor<'a>, key: &str) -> Result<(), Flaw> {
+        let first = cursor.peek()?;
         match (key, first) {
-            ("protocolVersion", _) => return self.protocol_version(peek),
+            ("protocolVersion", _) => return self.protocol_version(cursor),
             ("serverInfo" | "capabilities", b'{') => self.result.server_introduction = true,
             (
                 "tools" | "resources" | "resourceTemplates" | "prompts" | "contents" | "messages"
                 | "supportedVersions",
                 b'[',
             ) => self.result.from_server = true,
-            ("content", b'[') => return self.content(peek),
+            ("content", b'[') => return self.content(cursor),
             ("resultType", b'"') => self.result.from_server = true,
             ("roots", b'[') => self.result.from_client = true,
             ("role", b'"') => self.result.role = true,
             ("model", b'"') => self.result.model = true,
-            ("_meta", _) => return self.meta(peek),
+            ("_meta", _) => return self.meta(cursor),
             _ => {}
         }
-        peek.skip()
+        cursor.skip()
     }
 
-    fn protocol_version(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
-        self.version = if peek.next_byte()? == b'"' {
+    fn protocol_version(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Flaw> {
+        self.version = if cursor.peek()? == b'"' {
             Version::Text
         } else {
             Version::Other
         };
-        peek.skip()
+        cursor.skip()
     }
 
-    fn meta(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
-        if peek.next_byte()? != b'{' {
-            return peek.skip();
+    fn meta(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Flaw> {
+        if cursor.peek()? != b'{' {
+            return cursor.skip();
         }
-        peek.object(|peek, key| {
+        cursor.object(|cursor, key| {
             self.mcp_meta |= key.starts_with("io.modelcontextprotocol/");
-            peek.skip()
+            cursor.skip()
         })
     }
 
     /// A tool's result is an array of blocks that each have a `type`; one block is enough to tell. A
     /// client's answer to a sampling request also has such an array, beside its `role` and `model`.
-    fn content(&mut self, peek: &mut Peek<'a>) -> Result<(), Stop> {
+    fn content(&mut self, cursor: &mut Cursor<'a>) -> Result<(), Flaw> {
         let mut blocks = false;
-        let end = peek.array(|peek| {
-            if peek.next_byte()? != b'{' {
-                return peek.skip();
+        let end = cursor.array(|cursor| {
+            if cursor.peek()? != b'{' {
+                return cursor.skip();
             }
-            peek.object(|peek, key| {
+            cursor.object(|cursor, key| {
                 blocks |= key == "type";
-                peek.skip()
+                cursor.skip()
             })
         });
         self.result.from_server |= blocks;

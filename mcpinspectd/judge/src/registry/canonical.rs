@@ -17,7 +17,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use mcpinspect_core::mcp::json;
+use mcpinspect_core::mcp::cursor::{Container, Cursor};
 use mcpinspect_core::mcp::string::{Piece, Pieces};
 use mcpinspect_core::model::DefinitionHash;
 use serde_json::value::RawValue;
@@ -72,10 +72,10 @@ pub fn value(raw: &RawValue) -> Vec<u8> {
     Writer::new(raw.get(), false).finish()
 }
 
-/// Walks valid JSON text once and writes its canonical form.
+/// Reads valid JSON text once and writes its canonical form.
 struct Writer<'a> {
     text: &'a str,
-    at: usize,
+    cursor: Cursor<'a>,
     out: Vec<u8>,
     /// Where the members of an object are sorted.
     scratch: Vec<u8>,
@@ -126,7 +126,7 @@ impl<'a> Writer<'a> {
     fn new(text: &'a str, leave_out_volatile: bool) -> Self {
         Self {
             text,
-            at: 0,
+            cursor: Cursor::new(text.as_bytes()),
             out: Vec::with_capacity(text.len()),
             scratch: Vec::new(),
             leave_out_volatile,
@@ -138,25 +138,14 @@ impl<'a> Writer<'a> {
         self.out
     }
 
-    fn peek(&mut self) -> u8 {
-        while let Some(&byte) = self.text.as_bytes().get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-                return byte;
-            }
-            self.at += 1;
-        }
-        // Valid text does not end inside a value; every loop stops at this.
-        0
-    }
-
     /// Writes the value that starts here.
     fn value(&mut self, depth: usize, in_meta: bool) {
-        match self.peek() {
-            b'{' | b'[' if depth >= MAX_DEPTH => self.as_written(),
-            b'{' => self.object(depth, in_meta),
-            b'[' => self.array(depth),
-            b'"' => {
-                let string = self.string_token();
+        match self.cursor.peek() {
+            Ok(b'{' | b'[') if depth >= MAX_DEPTH => self.as_written(),
+            Ok(b'{') => self.object(depth, in_meta),
+            Ok(b'[') => self.array(depth),
+            Ok(b'"') => {
+                let string = self.string();
                 write_string(string, &mut self.out);
             }
             _ => self.scalar(),
@@ -164,38 +153,26 @@ impl<'a> Writer<'a> {
     }
 
     fn array(&mut self, depth: usize) {
-        self.at += 1;
         self.out.push(b'[');
-        let mut first = true;
-        while !matches!(self.peek(), b']' | 0) {
-            if self.peek() == b',' {
-                self.at += 1;
-            }
-            if !std::mem::take(&mut first) {
+        let mut more = self.cursor.enter(Container::Array) == Ok(true);
+        while more {
+            self.value(depth + 1, false);
+            more = self.cursor.more(Container::Array) == Ok(true);
+            if more {
                 self.out.push(b',');
             }
-            self.value(depth + 1, false);
         }
-        self.at += 1;
         self.out.push(b']');
     }
 
     fn object(&mut self, depth: usize, in_meta: bool) {
-        self.at += 1;
         self.out.push(b'{');
         let start = self.out.len();
         let mut members: Vec<Member<'a>> = Vec::new();
         let mut sorted = true;
-        loop {
-            match self.peek() {
-                b'"' => {}
-                b',' => {
-                    self.at += 1;
-                    continue;
-                }
-                _ => break,
-            }
-            let key = self.string_token();
+        let mut more = self.cursor.enter(Container::Object) == Ok(true);
+        while more {
+            let key = self.string();
             let before = self.out.len();
             if !members.is_empty() {
                 self.out.push(b',');
@@ -204,11 +181,12 @@ impl<'a> Writer<'a> {
             write_string(key, &mut self.out);
             self.out.push(b':');
             let key = sort_key(key);
-            if self.peek() == b':' {
-                self.at += 1;
+            if self.cursor.expect(b':').is_err() {
+                break;
             }
             let is_meta = self.leave_out_volatile && depth == 0 && key.is(b"_meta");
             self.value(depth + 1, is_meta);
+            more = self.cursor.more(Container::Object) == Ok(true);
             let empty_meta = is_meta && self.out.ends_with(b":{}");
             if empty_meta || (in_meta && VOLATILE_META.iter().any(|volatile| key.is(volatile))) {
                 self.out.truncate(before);
@@ -222,7 +200,6 @@ impl<'a> Writer<'a> {
                 written: from..self.out.len(),
             });
         }
-        self.at += 1;
         if !sorted {
             self.put_in_order(start, members);
         }
@@ -245,56 +222,30 @@ impl<'a> Writer<'a> {
     }
 
     /// The string that starts here, without its quotes.
-    fn string_token(&mut self) -> &'a str {
-        let start = self.at + 1;
-        let end =
-            json::string_end(self.text.as_bytes(), start).map_or(self.text.len(), |(end, _)| end);
-        self.at = end + 1;
-        self.text.get(start..end).unwrap_or_default()
+    fn string(&mut self) -> &'a str {
+        let string = self.cursor.skip_string().ok();
+        string
+            .and_then(|string| self.text.get(string.inner))
+            .unwrap_or_default()
     }
 
     fn scalar(&mut self) {
-        let start = self.at;
-        while !matches!(
-            self.text.as_bytes().get(self.at),
-            None | Some(b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n')
-        ) {
-            self.at += 1;
-        }
-        let token = &self.text.as_bytes()[start..self.at];
-        if matches!(token.first(), Some(b'-' | b'0'..=b'9')) {
-            write_number(token, &mut self.out);
-        } else {
-            self.out.extend_from_slice(token);
+        let token = self.cursor.skip_scalar().ok();
+        let token = token.and_then(|token| self.text.as_bytes().get(token));
+        match token {
+            Some(number @ [b'-' | b'0'..=b'9', ..]) => write_number(number, &mut self.out),
+            Some(word) => self.out.extend_from_slice(word),
+            None => {}
         }
     }
 
     /// Copies the container that starts here, without its blanks.
     fn as_written(&mut self) {
-        let mut depth = 0_usize;
-        loop {
-            let byte = self.peek();
-            if byte == b'"' {
-                let string = self.string_token();
-                self.out.push(b'"');
-                self.out.extend_from_slice(string.as_bytes());
-                self.out.push(b'"');
-                continue;
-            }
-            if byte == 0 {
-                return;
-            }
-            self.at += 1;
-            self.out.push(byte);
-            match byte {
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return;
-            }
-        }
+        let (text, out) = (self.text.as_bytes(), &mut self.out);
+        // Valid text has no flaw.
+        let _ = self
+            .cursor
+            .tokens(0, |token| out.extend_from_slice(&text[token]));
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use mcpinspect_core::mcp::json::string_end;
+use mcpinspect_core::mcp::cursor::{Container, Cursor, Quoted};
 use mcpinspect_core::mcp::{Budget, string};
 use serde_json::Number;
 use serde_json::value::RawValue;
@@ -50,21 +50,12 @@ pub struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Reads `raw`, in at most about ten megabytes besides the text.
     pub fn of(raw: &'a RawValue) -> Self {
-        let (mut nodes, mut text) = (Budget::of(NODES), Budget::of(TEXT));
-        let mut reader = Reader {
-            text: raw.get(),
-            at: 0,
-            nodes: &mut nodes,
-            decoded: &mut text,
-            cut: false,
-            deep: false,
-        };
+        let mut reader = Reader::new(raw, Budget::of(NODES), Budget::of(TEXT));
         let value = reader.value(0);
-        let (cut, deep) = (reader.cut, reader.deep);
         Self {
             value,
-            flattened: deep || nodes.is_spent(),
-            cut: cut || text.is_spent(),
+            flattened: reader.deep || reader.nodes.is_spent(),
+            cut: reader.cut || reader.decoded.is_spent(),
         }
     }
 }
@@ -72,15 +63,7 @@ impl<'a> Reading<'a> {
 impl<'a> Json<'a> {
     /// Reads `raw` without a budget: for programs that a person runs on something of their own.
     pub fn from_raw(raw: &'a RawValue) -> Self {
-        Reader {
-            text: raw.get(),
-            at: 0,
-            nodes: &mut Budget::of(usize::MAX),
-            decoded: &mut Budget::of(usize::MAX),
-            cut: false,
-            deep: false,
-        }
-        .value(0)
+        Reader::new(raw, Budget::of(usize::MAX), Budget::of(usize::MAX)).value(0)
     }
 
     /// Reads a text without a budget.
@@ -95,95 +78,80 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Reads valid JSON text. Makes something of any other, and neither panics nor loops.
-struct Reader<'a, 'b> {
+/// Reads valid JSON text. Of any other, it reads what comes before the flaw.
+struct Reader<'a> {
     text: &'a str,
-    at: usize,
-    nodes: &'b mut Budget,
-    decoded: &'b mut Budget,
+    cursor: Cursor<'a>,
+    nodes: Budget,
+    decoded: Budget,
     cut: bool,
     deep: bool,
 }
 
-impl<'a> Reader<'a, '_> {
-    /// The next byte that is not blank; 0 at the end.
-    fn peek(&mut self) -> u8 {
-        while let Some(&byte) = self.text.as_bytes().get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-                return byte;
-            }
-            self.at += 1;
+impl<'a> Reader<'a> {
+    fn new(raw: &'a RawValue, nodes: Budget, decoded: Budget) -> Self {
+        let text = raw.get();
+        Self {
+            text,
+            cursor: Cursor::new(text.as_bytes()),
+            nodes,
+            decoded,
+            cut: false,
+            deep: false,
         }
-        0
     }
 
     /// Reads the value that starts here.
     fn value(&mut self, depth: usize) -> Json<'a> {
-        match self.peek() {
-            b'{' | b'[' if depth >= STRUCTURE => {
-                self.deep = true;
-                self.nodes.take(4 * size_of::<Json<'_>>());
-                self.at += 1;
-                self.flattened()
-            }
-            b'{' => self.object(depth),
-            b'[' => self.array(depth),
-            b'"' => {
-                let (inner, escaped) = self.token();
-                Json::String(self.string(inner, escaped))
-            }
-            _ => self.scalar(),
+        let container = match self.cursor.peek() {
+            Ok(b'{') => Container::Object,
+            Ok(b'[') => Container::Array,
+            Ok(b'"') => return Json::String(self.string()),
+            _ => return self.scalar(),
+        };
+        let more = self.cursor.enter(container) == Ok(true);
+        if depth >= STRUCTURE {
+            self.deep = true;
+            self.nodes.take(4 * size_of::<Json<'_>>());
+            return self.flattened(more);
+        }
+        match container {
+            Container::Array => self.array(depth, more),
+            Container::Object => self.object(depth, more),
         }
     }
 
-    fn array(&mut self, depth: usize) -> Json<'a> {
-        self.at += 1;
+    /// Reads the rest of an array.
+    fn array(&mut self, depth: usize, mut more: bool) -> Json<'a> {
         let mut values = Vec::new();
-        loop {
-            match self.peek() {
-                b',' => {
-                    self.at += 1;
-                    continue;
-                }
-                b']' | 0 => break,
-                _ => {}
-            }
+        while more {
             if !self.room(&mut values) {
                 values.reserve_exact(1);
-                values.push(self.flattened());
-                return Json::Array(values);
+                values.push(self.flattened(true));
+                break;
             }
             values.push(self.value(depth + 1));
+            more = self.cursor.more(Container::Array) == Ok(true);
         }
-        self.at += 1;
         Json::Array(values)
     }
 
-    fn object(&mut self, depth: usize) -> Json<'a> {
-        self.at += 1;
+    /// Reads the rest of an object.
+    fn object(&mut self, depth: usize, mut more: bool) -> Json<'a> {
         let mut members = Vec::new();
-        loop {
-            match self.peek() {
-                b',' => {
-                    self.at += 1;
-                    continue;
-                }
-                b'"' => {}
-                _ => break,
-            }
+        while more {
             if !self.room(&mut members) {
                 let mut members = Members::from_iter(members);
-                members.add_rest(self.flattened());
+                members.add_rest(self.flattened(true));
                 return Json::Object(members);
             }
-            let (key, escaped) = self.token();
-            let key = self.string(key, escaped);
-            if self.peek() == b':' {
-                self.at += 1;
+            let key = self.string();
+            if self.cursor.expect(b':').is_err() {
+                break;
             }
             members.push((key, self.value(depth + 1)));
+            more = self.cursor.more(Container::Object) == Ok(true);
         }
-        self.at += 1;
         Json::Object(members.into_iter().collect())
     }
 
@@ -198,17 +166,12 @@ impl<'a> Reader<'a, '_> {
         !self.nodes.is_spent()
     }
 
-    /// The inner text of the string that starts here, and whether it has escapes.
-    fn token(&mut self) -> (&'a str, bool) {
-        let start = self.at + 1;
-        let (end, escaped) =
-            string_end(self.text.as_bytes(), start).unwrap_or((self.text.len(), false));
-        self.at = end + 1;
-        (self.text.get(start..end).unwrap_or_default(), escaped)
-    }
-
-    /// A string, borrowed if it has no escapes.
-    fn string(&mut self, inner: &'a str, escaped: bool) -> Cow<'a, str> {
+    /// The string that starts here, borrowed if it has no escapes.
+    fn string(&mut self) -> Cow<'a, str> {
+        let Ok(Quoted { inner, escaped }) = self.cursor.skip_string() else {
+            return Cow::Borrowed("");
+        };
+        let inner = self.text.get(inner).unwrap_or_default();
         if !escaped {
             return Cow::Borrowed(inner);
         }
@@ -235,59 +198,48 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn scalar(&mut self) -> Json<'a> {
-        let start = self.at;
-        let rest = self.text.as_bytes().get(start..).unwrap_or_default();
-        let length = rest.iter().position(|byte| {
-            matches!(
-                byte,
-                b',' | b'}' | b']' | b':' | b' ' | b'\t' | b'\r' | b'\n'
-            )
-        });
-        // At least one byte, so that every loop ends.
-        self.at = start + length.unwrap_or(rest.len()).max(1);
-        let token = self.text.get(start..self.at).unwrap_or_default();
-        match token {
-            "null" => Json::Null,
-            "true" => Json::Bool(true),
-            "false" => Json::Bool(false),
-            _ => number(token).map_or(Json::String(Cow::Borrowed(token)), Json::Number),
+        let token = self.cursor.skip_scalar().ok();
+        match token.and_then(|token| self.text.get(token)) {
+            None | Some("null") => Json::Null,
+            Some("true") => Json::Bool(true),
+            Some("false") => Json::Bool(false),
+            Some(token) => number(token).map_or(Json::String(Cow::Borrowed(token)), Json::Number),
         }
     }
 
-    /// All strings of the container whose inside continues here, including keys. Moves past its end.
-    fn flattened(&mut self) -> Json<'a> {
+    /// All strings of the container whose inside continues here, including keys; `more` says whether it does. Moves
+    /// past its end.
+    fn flattened(&mut self, more: bool) -> Json<'a> {
         let mut texts = Vec::new();
         let mut text = String::new();
-        let mut depth = 1_usize;
-        while depth > 0 {
-            match self.text.as_bytes().get(self.at) {
-                None => break,
-                Some(b'"') => {
-                    let (mut inner, _) = self.token();
-                    while !inner.is_empty() {
-                        if text.len() >= FLATTENED {
-                            texts.push(Json::String(std::mem::take(&mut text).into()));
-                        }
-                        let before = text.len();
-                        let room = (FLATTENED - before).min(self.decoded.left()).max(1);
-                        if self.decoded.left() == 0 {
-                            self.decoded.take(usize::MAX);
-                            break;
-                        }
-                        inner = string::decode(inner, before + room, &mut text);
-                        let used = (text.len() - before + 1).min(self.decoded.left());
-                        self.decoded.take(used);
-                        if inner.is_empty() {
-                            text.push('\n');
-                        }
-                    }
-                    continue;
+        let (source, decoded) = (self.text, &mut self.decoded);
+        let mut add = |mut inner: &str| {
+            while !inner.is_empty() {
+                if text.len() >= FLATTENED {
+                    texts.push(Json::String(std::mem::take(&mut text).into()));
                 }
-                Some(b'{' | b'[') => depth += 1,
-                Some(b'}' | b']') => depth -= 1,
-                Some(_) => {}
+                let before = text.len();
+                let room = (FLATTENED - before).min(decoded.left()).max(1);
+                if decoded.left() == 0 {
+                    decoded.take(usize::MAX);
+                    break;
+                }
+                inner = string::decode(inner, before + room, &mut text);
+                let used = (text.len() - before + 1).min(decoded.left());
+                decoded.take(used);
+                if inner.is_empty() {
+                    text.push('\n');
+                }
             }
-            self.at += 1;
+        };
+        if more {
+            // What comes before a flaw counts.
+            let _ = self.cursor.tokens(1, |token| {
+                let token = source.get(token).unwrap_or_default();
+                if let Some(inner) = token.strip_prefix('"') {
+                    add(inner.strip_suffix('"').unwrap_or(inner));
+                }
+            });
         }
         text.shrink_to_fit();
         texts.push(Json::String(text.into()));

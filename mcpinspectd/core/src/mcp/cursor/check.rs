@@ -1,24 +1,8 @@
-//! Finds where a JSON value ends, and checks it on the way.
+//! Moves a cursor past valid JSON only.
 //!
-//! Everything that reads a message without keeping a tree of it is built on this. A parser that
-//! keeps a byte for each open bracket, or a copy of each string with an escape, lets a message of 64
-//! MiB cost twice that, so nothing is copied here, and an open bracket costs one bit. It does not
-//! recurse.
+//! It may nest as deeply as it likes: an open container costs one bit.
 
-/// Why a text is not a JSON value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// It ends inside the value.
-    Truncated,
-    /// It is something else.
-    Invalid,
-}
-
-/// A position in JSON text.
-pub(super) struct Scan<'a> {
-    text: &'a [u8],
-    at: usize,
-}
+use super::{Container, Cursor, Flaw, Quoted};
 
 /// The open containers, as bits: whether each is an object. The innermost 64 are in `top`.
 #[derive(Default)]
@@ -29,14 +13,16 @@ struct Open {
 }
 
 impl Open {
-    fn push(&mut self, object: bool) {
+    #[inline]
+    fn push(&mut self, container: Container) {
         if self.depth.is_multiple_of(64) && self.depth > 0 {
             self.below.push(self.top);
         }
         self.depth += 1;
-        self.top = self.top << 1 | u64::from(object);
+        self.top = self.top << 1 | u64::from(container == Container::Object);
     }
 
+    #[inline]
     fn pop(&mut self) {
         self.depth -= 1;
         self.top >>= 1;
@@ -45,127 +31,86 @@ impl Open {
         }
     }
 
-    /// Whether the innermost one is an object; `None` if none is open.
-    fn innermost(&self) -> Option<bool> {
-        (self.depth > 0).then_some(self.top & 1 == 1)
+    /// The innermost one.
+    #[inline]
+    fn innermost(&self) -> Option<Container> {
+        (self.depth > 0).then_some(match self.top & 1 {
+            1 => Container::Object,
+            _ => Container::Array,
+        })
     }
 }
 
-impl<'a> Scan<'a> {
-    /// At the beginning of `text`.
-    pub(super) fn new(text: &'a str) -> Self {
-        Self {
-            text: text.as_bytes(),
-            at: 0,
-        }
-    }
-
-    /// Bytes of the text before this position.
-    pub(super) fn at(&self) -> usize {
-        self.at
-    }
-
-    /// The next byte that is not blank.
-    pub(super) fn peek(&mut self) -> Result<u8, Flaw> {
-        while let Some(&byte) = self.text.get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-                return Ok(byte);
-            }
-            self.at += 1;
-        }
-        Err(Flaw::Truncated)
-    }
-
-    /// Moves past `wanted`, if that is the next byte.
-    pub(super) fn accept(&mut self, wanted: u8) -> Result<bool, Flaw> {
-        let found = self.peek()? == wanted;
-        self.at += usize::from(found);
-        Ok(found)
-    }
-
-    /// Moves past `wanted`.
-    pub(super) fn expect(&mut self, wanted: u8) -> Result<(), Flaw> {
-        match self.accept(wanted)? {
-            true => Ok(()),
-            false => Err(Flaw::Invalid),
-        }
-    }
-
-    /// Makes sure that only blanks follow.
-    pub(super) fn end(&mut self) -> Result<(), Flaw> {
-        match self.peek() {
-            Ok(_) => Err(Flaw::Invalid),
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Moves past a key and its colon. Returns where its inner text starts and ends, and whether it
-    /// contains an escape.
-    pub(super) fn key(&mut self) -> Result<(usize, usize, bool), Flaw> {
-        self.expect(b'"')?;
-        let start = self.at;
-        let escaped = self.string()?;
-        let end = self.at - 1;
-        self.expect(b':')?;
-        Ok((start, end, escaped))
-    }
-
-    /// Moves past a value.
-    pub(super) fn value(&mut self) -> Result<(), Flaw> {
+impl Cursor<'_> {
+    /// Moves past a valid value.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check(&mut self) -> Result<(), Flaw> {
         let mut open = Open::default();
         loop {
             match self.peek()? {
                 b'{' => {
-                    self.at += 1;
-                    if !self.accept(b'}')? {
-                        open.push(true);
-                        self.key()?;
+                    if self.enter(Container::Object)? {
+                        open.push(Container::Object);
+                        self.check_key()?;
                         continue;
                     }
                 }
                 b'[' => {
-                    self.at += 1;
-                    if !self.accept(b']')? {
-                        open.push(false);
+                    if self.enter(Container::Array)? {
+                        open.push(Container::Array);
                         continue;
                     }
                 }
                 b'"' => {
-                    self.at += 1;
-                    self.string()?;
+                    self.check_string()?;
                 }
-                b'-' | b'0'..=b'9' => self.number()?,
-                b't' => self.word(b"true")?,
-                b'f' => self.word(b"false")?,
-                b'n' => self.word(b"null")?,
-                _ => return Err(Flaw::Invalid),
+                _ => self.check_scalar()?,
             }
             loop {
-                let Some(object) = open.innermost() else {
+                let Some(container) = open.innermost() else {
                     return Ok(());
                 };
-                match (self.peek()?, object) {
-                    (b',', true) => {
-                        self.at += 1;
-                        self.key()?;
-                        break;
+                if self.more(container)? {
+                    if container == Container::Object {
+                        self.check_key()?;
                     }
-                    (b',', false) => {
-                        self.at += 1;
-                        break;
-                    }
-                    (b'}', true) | (b']', false) => {
-                        self.at += 1;
-                        open.pop();
-                    }
-                    _ => return Err(Flaw::Invalid),
+                    break;
                 }
+                open.pop();
             }
         }
     }
 
+    /// Moves past a valid key and its colon.
+    ///
+    /// # Errors
+    /// There is none.
+    #[inline]
+    pub fn check_key(&mut self) -> Result<Quoted, Flaw> {
+        let key = self.check_string()?;
+        self.expect(b':')?;
+        Ok(key)
+    }
+
+    /// Moves past a valid string.
+    ///
+    /// # Errors
+    /// There is none.
+    #[inline]
+    pub fn check_string(&mut self) -> Result<Quoted, Flaw> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let escaped = self.string_rest()?;
+        Ok(Quoted {
+            inner: start..self.at - 1,
+            escaped,
+        })
+    }
+
     /// Moves past the rest of a string. Returns whether it contains an escape.
-    pub(super) fn string(&mut self) -> Result<bool, Flaw> {
+    fn string_rest(&mut self) -> Result<bool, Flaw> {
         let mut escaped = false;
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
@@ -179,6 +124,20 @@ impl<'a> Scan<'a> {
                 _ => return Err(Flaw::Invalid),
             }
             escaped = true;
+        }
+    }
+
+    /// Moves past a valid number, `true`, `false` or `null`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check_scalar(&mut self) -> Result<(), Flaw> {
+        match self.peek()? {
+            b'-' | b'0'..=b'9' => self.number(),
+            b't' => self.word(b"true"),
+            b'f' => self.word(b"false"),
+            b'n' => self.word(b"null"),
+            _ => Err(Flaw::Invalid),
         }
     }
 
@@ -202,7 +161,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Moves past a number.
-    pub(super) fn number(&mut self) -> Result<(), Flaw> {
+    fn number(&mut self) -> Result<(), Flaw> {
         self.at += usize::from(self.text.get(self.at) == Some(&b'-'));
         match self.digits() {
             0 => return Err(Flaw::Invalid),
@@ -237,7 +196,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Moves past `word`: `true`, `false` or `null`.
-    pub(super) fn word(&mut self, word: &[u8]) -> Result<(), Flaw> {
+    fn word(&mut self, word: &[u8]) -> Result<(), Flaw> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         if rest.starts_with(word) {
             self.at += word.len();
@@ -252,6 +211,7 @@ impl<'a> Scan<'a> {
 
 /// The position of the first byte that is not an ordinary part of a string: a quote, a backslash, or a
 /// control character.
+#[inline]
 fn special(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -284,10 +244,10 @@ mod tests {
 
     use super::*;
 
-    fn scan(text: &str) -> Result<(), Flaw> {
-        let mut scan = Scan::new(text);
-        scan.value()?;
-        scan.end()
+    fn check(text: &str) -> Result<(), Flaw> {
+        let mut cursor = Cursor::new(text.as_bytes());
+        cursor.check()?;
+        cursor.end()
     }
 
     fn parser(text: &str) -> Result<(), Flaw> {
@@ -301,16 +261,16 @@ mod tests {
     #[test]
     fn agrees_with_a_parser_on_every_beginning_and_every_wrong_byte() {
         let text = r#" { "a" : [ -0.5e+3 , "x\"\u00e9\\" , true,false,null, {} , [] ],"b\n":"é😀 long enough for two steps" } "#;
-        assert_eq!(scan(text), Ok(()));
+        assert_eq!(check(text), Ok(()));
         for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
             let text = &text[..cut];
-            assert_eq!(scan(text), parser(text), "{text}");
+            assert_eq!(check(text), parser(text), "{text}");
         }
         for at in 0..text.len() {
             for byte in (0..0x80_u8).map(char::from) {
                 if let (Some(before), Some(after)) = (text.get(..at), text.get(at + 1..)) {
                     let text = format!("{before}{byte}{after}");
-                    assert_eq!(scan(&text), parser(&text), "{text:?}");
+                    assert_eq!(check(&text), parser(&text), "{text:?}");
                 }
             }
         }
@@ -328,21 +288,24 @@ mod tests {
             "\"\\x\"",
             "\"\\u12g4\"",
         ] {
-            assert_eq!(scan(text), parser(text), "{text}");
+            assert_eq!(check(text), parser(text), "{text}");
         }
     }
 
     #[test]
     fn depth_costs_a_bit_a_level() {
         let deep = "[{\"a\":".repeat(1 << 20) + "0" + &"}]".repeat(1 << 20);
-        assert_eq!(scan(&deep), Ok(()));
-        assert_eq!(scan(&deep[..deep.len() - 1]), Err(Flaw::Truncated));
-        assert_eq!(scan(&deep.replacen("}]", "]}", 1)), Err(Flaw::Invalid));
+        assert_eq!(check(&deep), Ok(()));
+        assert_eq!(check(&deep[..deep.len() - 1]), Err(Flaw::Truncated));
+        assert_eq!(check(&deep.replacen("}]", "]}", 1)), Err(Flaw::Invalid));
         let mut open = Open::default();
-        let object = |level: usize| level.is_multiple_of(3);
-        (0..1000).for_each(|level| open.push(object(level)));
+        let container = |level: usize| match level.is_multiple_of(3) {
+            true => Container::Object,
+            false => Container::Array,
+        };
+        (0..1000).for_each(|level| open.push(container(level)));
         for level in (0..1000).rev() {
-            assert_eq!(open.innermost(), Some(object(level)));
+            assert_eq!(open.innermost(), Some(container(level)));
             open.pop();
         }
         assert_eq!(open.innermost(), None);
@@ -351,7 +314,7 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_parser_on_any_text(text in r#"[\[\]{}":,\\ u0-9eE+.tfn\x01-]{0,24}"#) {
-            prop_assert_eq!(scan(&text), parser(&text));
+            prop_assert_eq!(check(&text), parser(&text));
         }
 
         #[test]
