@@ -9,7 +9,7 @@ use mcpinspect_judge::detect::analysis::{Analyser, AnalysisContext, ReadSentence
 use mcpinspect_judge::detect::cross_server::{Offer, ToolIndex};
 use mcpinspect_judge::detect::json::Json;
 use mcpinspect_judge::detect::meaning::act::ACTS;
-use mcpinspect_judge::detect::meaning::features::{Features, features};
+use mcpinspect_judge::detect::meaning::features::{SentenceFeatures, features};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub struct Example {
     /// What keeps an attack and its honest twin on one side of a split.
     pub pair: String,
     /// The features that count.
-    pub features: Features,
+    pub features: SentenceFeatures,
     /// Whether it asks for something that it has no business asking for.
     pub attack: bool,
     /// Which acts, as bits in the order of [`ACTS`].
@@ -42,7 +42,7 @@ pub struct Definition {
     /// Whether it is an attack.
     pub attack: bool,
     /// The features of its sentences that count.
-    pub sentences: Vec<Features>,
+    pub sentences: Vec<SentenceFeatures>,
     /// The definition itself.
     pub tool: Value,
     /// The names of its server's tools.
@@ -143,7 +143,7 @@ impl Reader {
     }
 
     /// The sentences of a tool whose server offers `own` tools, and the features of each.
-    fn sentences(&mut self, tool: &Value, own: &[String]) -> Vec<(ReadSentence, Features)> {
+    fn sentences(&mut self, tool: &Value, own: &[String]) -> Vec<(ReadSentence, SentenceFeatures)> {
         report(&mut self.analyser, tool, own);
         let topic = self.analyser.topic();
         let read = self.analyser.sentences().iter();
@@ -151,7 +151,14 @@ impl Reader {
             .collect()
     }
 
-    fn add(&mut self, line: &Line, text: &str, features: Features, attack: bool, acts: u16) {
+    fn add(
+        &mut self,
+        line: &Line,
+        text: &str,
+        features: SentenceFeatures,
+        attack: bool,
+        acts: u16,
+    ) {
         if !self.seen.insert((text.to_owned(), attack)) {
             return;
         }
@@ -188,7 +195,7 @@ impl Reader {
     }
 
     /// All sentences of a tool, read as one.
-    fn whole(&mut self, tool: &Value, own: &[String]) -> Option<Features> {
+    fn whole(&mut self, tool: &Value, own: &[String]) -> Option<SentenceFeatures> {
         let read = self.sentences(tool, own);
         let mut sentences = read.into_iter().map(|(sentence, _)| sentence);
         let mut first = sentences.next()?;

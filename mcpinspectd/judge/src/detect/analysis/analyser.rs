@@ -20,7 +20,7 @@ use crate::detect::meaning;
 use crate::detect::meaning::features::Extractor;
 use crate::detect::meaning::model::Model;
 use crate::detect::meaning::topic::Topic;
-use crate::detect::meaning::{Listener, Meaning};
+use crate::detect::meaning::{DefinitionClassifier, Meaning};
 use crate::detect::probes::annotations;
 use crate::detect::rules::{Probe, RuleId, RuleSet, Suppression};
 use crate::detect::score::{Features, heaviest, weigh};
@@ -168,7 +168,7 @@ impl Analyser {
     }
 
     /// What the model makes of the definition just matched, and its most telling sentence.
-    fn listen(
+    fn classify(
         &mut self,
         rules: &RuleSet,
         text: &SubjectText<'_>,
@@ -185,10 +185,10 @@ impl Analyser {
             Some(model) => model,
             None => meaning::builtin(),
         };
-        let mut listener = Listener::new(model, &mut self.extractor);
+        let mut classifier = DefinitionClassifier::new(model, &mut self.extractor);
         let mut telling = None;
         for sentence in reading::sentences(rules, text, &self.matcher, names) {
-            let worse = listener.hear(&sentence.seen(&self.topic));
+            let worse = classifier.add(&sentence.seen(&self.topic));
             if self.keeps_sentences {
                 self.sentences.push(sentence.clone());
             }
@@ -196,7 +196,7 @@ impl Analyser {
                 telling = Some(sentence);
             }
         }
-        listener.meaning().zip(telling)
+        classifier.meaning().zip(telling)
     }
 
     /// Matches and weighs a text. `noted` are findings about the subject as a whole, each with what to add to
@@ -227,7 +227,7 @@ impl Analyser {
         let hidden = reveal(&mut text);
         self.matcher.run(rules, &text, surface, names);
         let meaning = match subject {
-            Subject::Tool => self.listen(rules, &text, names, context),
+            Subject::Tool => self.classify(rules, &text, names, context),
             _ => None,
         };
         let mut matches = std::mem::take(&mut self.matcher.results.matches);

@@ -6,7 +6,7 @@ use super::reading::ReadSentence;
 use super::report::DETECTIONS;
 use crate::detect::matching::RuleMatch;
 use crate::detect::meaning::Meaning;
-use crate::detect::probes::hidden::Hidden;
+use crate::detect::probes::hidden::HiddenText;
 use crate::detect::rules::{RuleId, RuleSet};
 use crate::detect::text::sanitise::excerpt;
 use crate::detect::text::{Piece, SubjectText};
@@ -25,7 +25,7 @@ pub(super) struct ProbeMatch {
     /// Index of the piece that it is about.
     pub piece: usize,
     /// The place in the original text, if it is about a place.
-    pub hidden: Option<Hidden>,
+    pub hidden: Option<HiddenText>,
     /// What to add to the rule's explanation.
     pub addition: String,
 }

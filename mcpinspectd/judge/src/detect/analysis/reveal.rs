@@ -12,12 +12,12 @@ const OF_A_KIND: usize = 64;
 
 /// Finds hidden characters and encoded payloads, and adds what they spell to the subject as separate pieces.
 /// Returns each finding with the index of its piece.
-pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidden)> {
+pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::HiddenText)> {
     let mut all = Vec::new();
     let mut found = Vec::new();
     let mut decoded: Vec<(PathId, Part, &'static str, String)> = Vec::new();
     let mut too_many = false;
-    let note = |all: &mut Vec<(usize, hidden::Hidden)>, index, hidden: hidden::Hidden| {
+    let note = |all: &mut Vec<(usize, hidden::HiddenText)>, index, hidden: hidden::HiddenText| {
         let of_a_kind = all.iter().filter(|(_, known)| known.probe == hidden.probe);
         if of_a_kind.count() < OF_A_KIND {
             all.push((index, hidden));
@@ -26,7 +26,7 @@ pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidde
     for (index, piece) in subject.pieces().iter().enumerate() {
         let raw = mcpinspect_core::text::bound(&piece.raw, VALUE_LIMIT);
         hidden::find(&raw, &mut found);
-        found.extend(turns::find(&raw).map(|(start, end)| hidden::Hidden {
+        found.extend(turns::find(&raw).map(|(start, end)| hidden::HiddenText {
             probe: Probe::ForgedTurn,
             start,
             end,
@@ -52,7 +52,7 @@ pub(super) fn reveal(subject: &mut SubjectText<'_>) -> Vec<(usize, hidden::Hidde
             true => Vec::new(),
         };
         for payload in payloads {
-            let hidden = hidden::Hidden {
+            let hidden = hidden::HiddenText {
                 probe: Probe::EncodedText,
                 start: payload.start,
                 end: payload.end,

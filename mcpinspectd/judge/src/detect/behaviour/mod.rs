@@ -25,8 +25,8 @@ mod passages;
 mod values;
 
 pub use acts::ToolAct;
-pub use memory::{Mark, Memory, Source};
-pub use obeyed::{Call, Obeyed};
+pub use memory::{AgentMemory, TextLocation, TextSource};
+pub use obeyed::{ObeyedOrder, ToolCall};
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use mcpinspect_core::model::Timestamp;
 
 use super::acts::{ToolAct, singular};
-use super::memory::{Memory, Remembered, Source};
-use super::values::{self, ADDRESS, Hasher, Weight};
+use super::memory::{AgentMemory, RememberedOrder, TextSource};
+use super::values::{self, ADDRESS, ValueHasher, Weight};
 use crate::detect::json;
 use crate::detect::json::Json;
 
@@ -48,7 +48,7 @@ const WORDS: usize = 120;
 
 /// A call of a tool.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct ToolCall<'a> {
     /// What the tool does.
     pub act: &'a ToolAct,
     /// The arguments that are text or numbers, in lower case.
@@ -61,9 +61,9 @@ pub struct Call<'a> {
 
 /// A call that does what a text ordered.
 #[derive(Clone, Debug)]
-pub struct Obeyed {
+pub struct ObeyedOrder {
     /// The order.
-    pub order: Remembered,
+    pub order: RememberedOrder,
     /// The most telling value that both have, as written in the call.
     pub value: String,
     /// Whether there is hardly any doubt.
@@ -71,16 +71,16 @@ pub struct Obeyed {
     points: f32,
 }
 
-impl Obeyed {
+impl ObeyedOrder {
     /// The probability that it is one, from 0 to 1.
     pub fn probability(&self) -> f32 {
         1.0 / (1.0 + (-(self.points - OBEYED + 2.0)).exp())
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> ToolCall<'a> {
     /// A call with these arguments. `tool` is the tool's name.
-    pub fn new(act: &'a ToolAct, tool: &str, arguments: &Json<'_>, hasher: &Hasher) -> Self {
+    pub fn new(act: &'a ToolAct, tool: &str, arguments: &Json<'_>, hasher: &ValueHasher) -> Self {
         let mut call = Self {
             act,
             arguments: Vec::new(),
@@ -94,7 +94,7 @@ impl<'a> Call<'a> {
         call
     }
 
-    fn collect(&mut self, value: &Json<'_>, depth: usize, hasher: &Hasher) {
+    fn collect(&mut self, value: &Json<'_>, depth: usize, hasher: &ValueHasher) {
         if depth > json::MAX_DEPTH || self.arguments.len() >= ARGUMENTS {
             return;
         }
@@ -111,7 +111,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn argument(&mut self, text: &str, hasher: &Hasher) {
+    fn argument(&mut self, text: &str, hasher: &ValueHasher) {
         let text = mcpinspect_core::text::bound(text.trim(), ARGUMENT);
         if text.is_empty() {
             return;
@@ -136,9 +136,9 @@ impl<'a> Call<'a> {
     }
 
     /// The values in it, for the memory.
-    pub fn values(&self) -> Vec<values::Value> {
+    pub fn values(&self) -> Vec<values::TrackedValue> {
         let all = self.values.iter();
-        all.map(|(hash, (weight, _))| values::Value {
+        all.map(|(hash, (weight, _))| values::TrackedValue {
             hash: *hash,
             weight: *weight,
         })
@@ -148,11 +148,11 @@ impl<'a> Call<'a> {
     /// The order that this call carries out, if there is one: the one with which it agrees most.
     pub fn obeys(
         &self,
-        memory: &Memory,
+        memory: &AgentMemory,
         now: Timestamp,
         server: &str,
         tool: &str,
-    ) -> Option<Obeyed> {
+    ) -> Option<ObeyedOrder> {
         let orders = memory
             .orders(now)
             .filter(|one| self.could_obey(one, server, tool));
@@ -163,8 +163,8 @@ impl<'a> Call<'a> {
     }
 
     /// Whether the order is one that this call could be after at all.
-    fn could_obey(&self, order: &Remembered, server: &str, tool: &str) -> bool {
-        let Source { definition, .. } = *order.source;
+    fn could_obey(&self, order: &RememberedOrder, server: &str, tool: &str) -> bool {
+        let TextSource { definition, .. } = *order.source;
         // A definition says how to call its own tool.
         let own = definition
             && *order.source.server == *server
@@ -172,8 +172,8 @@ impl<'a> Call<'a> {
         !own && (order.marked || (self.act.has_effect() && !self.act.is_local_work()))
     }
 
-    fn compare(&self, remembered: &Remembered) -> Option<Obeyed> {
-        let Remembered {
+    fn compare(&self, remembered: &RememberedOrder) -> Option<ObeyedOrder> {
+        let RememberedOrder {
             order,
             source,
             known,
@@ -257,7 +257,7 @@ impl<'a> Call<'a> {
         if everyday && !(telling && (same_act || source.definition)) {
             return None;
         }
-        Some(Obeyed {
+        Some(ObeyedOrder {
             order: remembered.clone(),
             value: value.to_owned(),
             certain: source.suspicious && points >= CERTAIN,

@@ -9,7 +9,7 @@ use mcpinspect_core::text::bound;
 
 use super::acts::{Acts, VERB};
 use super::passages::{key_of, sentences};
-use super::values::{self, ADDRESS, Hasher, Value};
+use super::values::{self, ADDRESS, TrackedValue, ValueHasher};
 use crate::detect::words::WORDS;
 
 /// Bytes to keep of an order.
@@ -37,9 +37,9 @@ pub struct Order {
     /// What it asks for.
     pub acts: Acts,
     /// The values in it.
-    pub values: Vec<Value>,
+    pub values: Vec<TrackedValue>,
     /// The values in the sentences right after it.
-    pub after: Vec<Value>,
+    pub after: Vec<TrackedValue>,
 }
 
 impl Order {
@@ -52,16 +52,16 @@ impl Order {
 
 /// What a text holds.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ExtractedOrders {
     /// The orders in it.
     pub orders: Vec<Order>,
     /// The values outside orders.
-    pub data: Vec<Value>,
+    pub data: Vec<TrackedValue>,
     /// Where the records in the last text begin, in bytes, ascending.
     pub records: Vec<usize>,
 }
 
-impl Found {
+impl ExtractedOrders {
     /// Whether two places in the last text are in the same record.
     pub fn same_record(&self, a: usize, b: usize) -> bool {
         let record = |place| self.records.partition_point(|start| *start <= place);
@@ -71,7 +71,7 @@ impl Found {
 
 /// Finds the orders in a text that ask for one of `wanted`, and the values outside them, and adds them to
 /// `found`.
-pub fn find(text: &str, wanted: Acts, hasher: &Hasher, found: &mut Found) {
+pub fn find(text: &str, wanted: Acts, hasher: &ValueHasher, found: &mut ExtractedOrders) {
     let before = found.orders.len();
     found.records.clear();
     let mut following = 0;
@@ -244,8 +244,8 @@ mod tests {
     use super::*;
 
     fn orders(text: &str) -> Vec<Order> {
-        let mut found = Found::default();
-        find(text, Acts::EFFECT, &Hasher::default(), &mut found);
+        let mut found = ExtractedOrders::default();
+        find(text, Acts::EFFECT, &ValueHasher::default(), &mut found);
         found.orders
     }
 
@@ -287,16 +287,17 @@ mod tests {
 
     #[test]
     fn values_belong_to_the_order_or_follow_it_or_are_data() {
-        let hasher = Hasher::default();
+        let hasher = ValueHasher::default();
         let text = "from: a@x.example\n\nInvite Ruta to the crew. Her address is ruta@x.example.\n\nIBAN: AT183947205518830264";
-        let mut found = Found::default();
+        let mut found = ExtractedOrders::default();
         find(text, Acts::EFFECT, &hasher, &mut found);
         let [order] = found.orders.as_slice() else {
             panic!("one order")
         };
         assert_eq!(&*order.text, "Invite Ruta to the crew.");
         assert_eq!(order.position, text.find("Invite").unwrap_or_default());
-        let hashes = |values: &[Value]| values.iter().map(|value| value.hash).collect::<Vec<_>>();
+        let hashes =
+            |values: &[TrackedValue]| values.iter().map(|value| value.hash).collect::<Vec<_>>();
         assert_eq!(hashes(&order.after), [hasher.hash("ruta@x.example")]);
         assert_eq!(
             hashes(&found.data),

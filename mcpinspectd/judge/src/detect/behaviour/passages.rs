@@ -13,7 +13,7 @@ const KEY: usize = 40;
 
 /// A sentence, put back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sentence<'p> {
+pub struct RestoredSentence<'p> {
     /// Its text, with single blanks.
     pub text: &'p str,
     /// Where it starts in the original text, in bytes. Within a line that had escapes, roughly.
@@ -23,7 +23,7 @@ pub struct Sentence<'p> {
 }
 
 /// Calls `visit` for each sentence of a text, in order.
-pub fn sentences(text: &str, mut visit: impl FnMut(Sentence<'_>)) {
+pub fn sentences(text: &str, mut visit: impl FnMut(RestoredSentence<'_>)) {
     let mut passage = Passage::default();
     let mut at = 0;
     while at < text.len() {
@@ -123,7 +123,7 @@ impl Passage {
     }
 
     /// Splits the passage into sentences, and begins another.
-    fn finish(&mut self, visit: &mut impl FnMut(Sentence<'_>)) {
+    fn finish(&mut self, visit: &mut impl FnMut(RestoredSentence<'_>)) {
         let mut start = 0;
         let record = key_of(&self.text).is_some();
         let mut line = 0;
@@ -144,7 +144,7 @@ impl Passage {
                 }
                 let known = self.lines.get(line);
                 let position = known.map_or(0, |(from, position)| position + (start - from));
-                visit(Sentence {
+                visit(RestoredSentence {
                     text,
                     position,
                     record: record && begins,

@@ -3,7 +3,7 @@
 use mcpinspect_core::model::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Call, Memory, Obeyed, Source, ToolAct};
+use super::{AgentMemory, ObeyedOrder, TextSource, ToolAct, ToolCall};
 use crate::detect::json::Json;
 
 /// The field of all texts.
@@ -12,7 +12,7 @@ const FIELD: &str = "result.content[0].text";
 /// An agent that reads texts and makes calls.
 #[derive(Default)]
 struct Agent {
-    memory: Memory,
+    memory: AgentMemory,
     second: u64,
 }
 
@@ -27,7 +27,7 @@ impl Agent {
     }
 
     fn reads_from(&mut self, text: &str, suspicious: bool, definition: bool) -> &mut Self {
-        let source = Source {
+        let source = TextSource {
             server: "files".into(),
             tool: Some("read_file".into()),
             field: "".into(),
@@ -42,7 +42,7 @@ impl Agent {
 
     /// Reads a text in which `odd` is suspicious.
     fn reads_suspicious(&mut self, text: &str, odd: &str) -> &mut Self {
-        let source = Source {
+        let source = TextSource {
             server: "chat".into(),
             tool: Some("read_channel".into()),
             field: "".into(),
@@ -56,9 +56,9 @@ impl Agent {
         self
     }
 
-    fn calls(&mut self, tool: &str, arguments: &Value) -> Option<Obeyed> {
+    fn calls(&mut self, tool: &str, arguments: &Value) -> Option<ObeyedOrder> {
         let act = ToolAct::of(tool, None);
-        let call = Call::new(&act, tool, &Json::from(arguments), self.memory.hasher());
+        let call = ToolCall::new(&act, tool, &Json::from(arguments), self.memory.hasher());
         let now = self.now();
         let obeyed = call.obeys(&self.memory, now, "bank", tool);
         self.memory.know(call.values());

@@ -20,7 +20,7 @@ pub const ADDRESS: Weight = 3.0;
 
 /// A value without its text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value {
+pub struct TrackedValue {
     /// The hash of its text in lower case.
     pub hash: u64,
     /// How telling it is.
@@ -29,9 +29,9 @@ pub struct Value {
 
 /// Hashes values. Each machine has its own hashes, so that no one can prepare texts that collide.
 #[derive(Clone, Debug, Default)]
-pub struct Hasher(RandomState);
+pub struct ValueHasher(RandomState);
 
-impl Hasher {
+impl ValueHasher {
     /// The hash of a value, regardless of case and of whether an agent completed it to an address.
     pub fn hash(&self, text: &str) -> u64 {
         let bare = text
@@ -48,11 +48,11 @@ impl Hasher {
     }
 
     /// The values in a text.
-    pub fn values(&self, text: &str) -> Vec<Value> {
+    pub fn values(&self, text: &str) -> Vec<TrackedValue> {
         let mut values = Vec::new();
         find(text, |text, weight| {
             if values.len() < VALUES {
-                values.push(Value {
+                values.push(TrackedValue {
                     hash: self.hash(text),
                     weight,
                 });
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_hash_ignores_case() {
-        let hasher = Hasher::default();
+        let hasher = ValueHasher::default();
         assert_eq!(hasher.hash("A.B@x.Example"), hasher.hash("a.b@x.example"));
         assert_ne!(hasher.hash("a"), hasher.hash("b"));
     }

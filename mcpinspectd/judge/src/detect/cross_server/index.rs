@@ -10,8 +10,8 @@ use std::sync::Arc;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use super::house::{House, Offer};
 use super::profile::ToolProfile;
+use super::server_profile::{Offer, ServerProfile};
 use crate::detect::text::names::{distinctive, folded, halves, near};
 
 /// Most servers to remember.
@@ -40,12 +40,12 @@ pub(super) struct IndexedTool {
 type Numbers = SmallVec<[u32; 4]>;
 
 /// Most servers for which a definition remembers whether they have the same maker.
-const KIN: usize = 64;
+const KNOWN_MAKERS: usize = 64;
 
 /// Which other servers have the same maker as the one whose text is read: comparing two servers takes
 /// longer than looking up a word.
 #[derive(Clone, Debug, Default)]
-pub struct Kin(SmallVec<[(Arc<str>, bool); 4]>);
+pub struct MakerCache(SmallVec<[(Arc<str>, bool); 4]>);
 
 /// Whose tool a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(in crate::detect) enum Owner {
     /// The server's own; also without the prefix that its tools share.
     Own,
     /// Another server's of the same maker.
-    Kin,
+    SameMaker,
     /// Another server's, unless a page of the listing that is still to come has it too.
     Undecided,
     /// Another maker's.
@@ -67,7 +67,7 @@ pub(in crate::detect) enum Owner {
 pub struct ToolIndex {
     tools: Slab<IndexedTool>,
     order: u64,
-    servers: HashMap<Arc<str>, House>,
+    servers: HashMap<Arc<str>, ServerProfile>,
     /// Names that servers have announced, in total.
     announced: usize,
     by_name: HashMap<Box<str>, Numbers>,
@@ -117,8 +117,8 @@ impl ToolIndex {
         let Ok(number) = u32::try_from(self.tools.insert(known)) else {
             return false;
         };
-        let house = self.servers.entry(server).or_default();
-        house.examined(profile.name.clone(), number);
+        let server_profile = self.servers.entry(server).or_default();
+        server_profile.examined(profile.name.clone(), number);
         add_to(&mut self.by_name, profile.name.clone(), number);
         add_to(&mut self.by_skeleton, profile.skeleton.clone(), number);
         for key in halves(&profile.skeleton, profile.skeleton.len()) {
@@ -132,8 +132,8 @@ impl ToolIndex {
 
     /// Notes who publishes a server with a known tool.
     pub fn publish(&mut self, server: &str, publisher: Option<Box<str>>) {
-        if let Some(house) = self.servers.get_mut(server) {
-            house.publisher = publisher;
+        if let Some(server_profile) = self.servers.get_mut(server) {
+            server_profile.publisher = publisher;
         }
     }
 
@@ -152,9 +152,9 @@ impl ToolIndex {
         for band in bands(&profile) {
             drop_from(&mut self.by_band, &band, number);
         }
-        if let Some(house) = self.servers.get_mut(&server) {
-            house.forget(&profile.name);
-            if house.is_empty() {
+        if let Some(server_profile) = self.servers.get_mut(&server) {
+            server_profile.forget(&profile.name);
+            if server_profile.is_empty() {
                 self.servers.remove(&server);
             }
         }
@@ -175,19 +175,24 @@ impl ToolIndex {
         if self.servers.len() >= SERVERS && !self.servers.contains_key(server) {
             return;
         }
-        let house = match self.servers.get_mut(server) {
-            Some(house) => house,
+        let server_profile = match self.servers.get_mut(server) {
+            Some(server_profile) => server_profile,
             None => self.servers.entry(Arc::from(server)).or_default(),
         };
-        let before = house.announced();
+        let before = server_profile.announced();
         let room = ANNOUNCED - self.announced.min(ANNOUNCED) + before;
-        house.offer(offer, room, folded);
-        self.announced = self.announced + house.announced() - before;
+        server_profile.offer(offer, room, folded);
+        self.announced = self.announced + server_profile.announced() - before;
     }
 
     /// Whose tool `word` names in a text of `server`. Words that occur in any text do not count as names.
-    /// `kin` remembers between words which servers have the same maker.
-    pub(in crate::detect) fn owner(&self, server: &str, word: &str, kin: &mut Kin) -> Owner {
+    /// `makers` remembers between words which servers have the same maker.
+    pub(in crate::detect) fn owner(
+        &self,
+        server: &str,
+        word: &str,
+        makers: &mut MakerCache,
+    ) -> Owner {
         let joined = word.contains(|c: char| !c.is_alphanumeric());
         let own = self.servers.get(server);
         // Clients display tools as `server.tool`, `mcp__server__tool` or `server/tool`.
@@ -209,35 +214,38 @@ impl ToolIndex {
                 continue;
             }
             let mut others = numbers.iter().filter_map(|number| self.tool(*number));
-            if others.any(|other| !self.kin(server, &other.server, kin)) {
-                return match own.is_some_and(House::is_open) {
+            if others.any(|other| !self.has_same_maker(server, &other.server, makers)) {
+                return match own.is_some_and(ServerProfile::is_open) {
                     true => Owner::Undecided,
                     false => Owner::Foreign,
                 };
             }
-            owner = Owner::Kin;
+            owner = Owner::SameMaker;
         }
         owner
     }
 
     /// Whether two servers have the same maker, or are the same program.
-    fn kin(&self, server: &str, other: &Arc<str>, known: &mut Kin) -> bool {
+    fn has_same_maker(&self, server: &str, other: &Arc<str>, known: &mut MakerCache) -> bool {
         if &**other == server {
             return true;
         }
-        if let Some((_, kin)) = known.0.iter().find(|(name, _)| Arc::ptr_eq(name, other)) {
-            return *kin;
+        if let Some((_, same)) = known.0.iter().find(|(name, _)| Arc::ptr_eq(name, other)) {
+            return *same;
         }
-        let kin = self.same_maker(server, other);
-        if known.0.len() < KIN {
-            known.0.push((Arc::clone(other), kin));
+        let same = self.same_maker(server, other);
+        if known.0.len() < KNOWN_MAKERS {
+            known.0.push((Arc::clone(other), same));
         }
-        kin
+        same
     }
 
     /// The names of a server's tools, in no particular order.
     pub(in crate::detect) fn names_of(&self, server: &str) -> impl Iterator<Item = &str> {
-        self.servers.get(server).into_iter().flat_map(House::names)
+        self.servers
+            .get(server)
+            .into_iter()
+            .flat_map(ServerProfile::names)
     }
 
     /// How many servers it holds.

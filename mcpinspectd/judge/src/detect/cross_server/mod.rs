@@ -10,21 +10,21 @@
 //! one maker, and a server that resembles another one as a whole, are not impostors. Whichever server had a
 //! name first owns it.
 //!
-//! - `house`: a server as a whole: what it offers, who made it
+//! - `server_profile`: a server as a whole: what it offers, who made it
 //! - [`ToolProfile`]: the parts of a tool that are compared, with `word_pairs` for its description
 //! - [`ToolIndex`]: the tools of all servers
 //! - [`similarities`]: how a tool resembles others
 
-mod house;
 mod index;
 mod profile;
+mod server_profile;
 mod similarity;
 mod word_pairs;
 
-pub use house::Offer;
-pub(in crate::detect) use index::{Kin, Owner};
+pub(in crate::detect) use index::{MakerCache, Owner};
 pub use index::{SERVERS, TOOLS, ToolIndex};
 pub use profile::ToolProfile;
+pub use server_profile::Offer;
 pub use similarity::{Similarity, similarities};
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const FEW_SERVERS: usize = 40;
 /// The share of equal word pairs from which two tools with nearly the same name are not a coincidence.
 const HALF_OF_THE_TEXT: f32 = 0.5;
 /// Most servers to compare as a whole for one tool.
-const KIN_COMPARED: usize = 6;
+const MAKERS_COMPARED: usize = 6;
 
 /// How a tool resembles a tool of another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +36,15 @@ pub fn similarities(index: &ToolIndex, server: &str, profile: &ToolProfile) -> V
         .map_or(u64::MAX, |own| own.order);
     let few = index.server_count() <= FEW_SERVERS;
     let mut found: Vec<Similarity> = Vec::new();
-    let mut kin: HashMap<Arc<str>, bool> = HashMap::new();
+    let mut same_maker: HashMap<Arc<str>, bool> = HashMap::new();
     let mut add = |probe, other: &IndexedTool| {
         if found.iter().any(|similarity| similarity.probe == probe) {
             return;
         }
-        if kin.len() >= KIN_COMPARED && !kin.contains_key(&other.server) {
+        if same_maker.len() >= MAKERS_COMPARED && !same_maker.contains_key(&other.server) {
             return;
         }
-        let related = *kin
+        let related = *same_maker
             .entry(Arc::clone(&other.server))
             .or_insert_with(|| index.same_maker(server, &other.server));
         if !related {

@@ -1,7 +1,7 @@
 //! Finds every rule that matches in a subject's text.
 //!
-//! A text is matched in shares of whole pieces, so that what is noted about it on the way stays small. In
-//! each share, one pass finds tokens, one finds phrases, and one or two run the automata for all other patterns. The
+//! A text is matched in ranges of whole pieces, so that what is noted about it on the way stays small. In
+//! each range, one pass finds tokens, one finds phrases, and one or two run the automata for all other patterns. The
 //! hits are then matched sentence by sentence. All of this is linear in the text, whatever it says:
 //! everything that could multiply (hits in a sentence, windows of a regular expression, matches) has a limit,
 //! and reaching one is reported as `truncated`.
@@ -16,7 +16,7 @@ use crate::detect::category::Surface;
 use crate::detect::rules::{
     Automaton, Negation, PhraseTrie, RuleId, RuleKind, RuleSet, is_word_byte,
 };
-use crate::detect::text::{Share, SubjectText};
+use crate::detect::text::{PieceRange, SubjectText};
 
 /// Capacity for hits to keep for the next subject.
 const KEPT_HITS: usize = 4096;
@@ -26,7 +26,7 @@ const SENTENCES: usize = 2048;
 
 /// A sentence, and what was found in it.
 #[derive(Clone, Copy, Debug)]
-pub struct SentenceSeen {
+pub struct MatchedSentence {
     /// Its start in the folded text.
     pub start: u32,
     /// Its end in the folded text.
@@ -45,7 +45,7 @@ pub struct Matcher {
     /// What was found in the last subject.
     pub results: MatchResults,
     /// The first sentences of the last subject.
-    pub sentences: Vec<SentenceSeen>,
+    pub sentences: Vec<MatchedSentence>,
 }
 
 impl Matcher {
@@ -60,8 +60,8 @@ impl Matcher {
         self.results.clear();
         self.sentences.clear();
         self.results.truncated = subject.truncated();
-        for share in subject.shares() {
-            self.share(rules, subject, share, surface, names);
+        for range in subject.ranges() {
+            self.range(rules, subject, range, surface, names);
         }
         self.results
             .matches
@@ -70,12 +70,12 @@ impl Matcher {
         self.hits.shrink_to(KEPT_HITS);
     }
 
-    /// Finds everything in a share of the pieces.
-    fn share(
+    /// Finds everything in a range of the pieces.
+    fn range(
         &mut self,
         rules: &RuleSet,
         subject: &SubjectText<'_>,
-        share: Share,
+        range: PieceRange,
         surface: Surface,
         names: &KnownNames<'_>,
     ) {
@@ -83,25 +83,25 @@ impl Matcher {
         self.sentence_ends.clear();
         token::scan(
             subject,
-            share,
+            range,
             names,
             &mut self.hits,
             &mut self.sentence_ends,
         );
-        self.phrases(&rules.phrases, subject, share);
-        self.automaton(&rules.ascii, rules, subject, share, surface);
-        if !subject.folded()[share.start..share.end].is_ascii() {
-            self.automaton(&rules.wide, rules, subject, share, surface);
+        self.phrases(&rules.phrases, subject, range);
+        self.automaton(&rules.ascii, rules, subject, range, surface);
+        if !subject.folded()[range.start..range.end].is_ascii() {
+            self.automaton(&rules.wide, rules, subject, range, surface);
         }
         self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
         self.results.work += self.hits.len() as u64;
         self.negations(rules.negation(), subject);
         let (hits, ends) = (&self.hits, &self.sentence_ends);
-        note(share.start, hits, ends, &mut self.sentences);
+        note(range.start, hits, ends, &mut self.sentences);
         sentences::match_sentences(
             rules,
             subject,
-            share,
+            range,
             surface,
             hits,
             ends,
@@ -121,13 +121,13 @@ impl Matcher {
         }
     }
 
-    fn phrases(&mut self, phrases: &PhraseTrie, subject: &SubjectText<'_>, share: Share) {
+    fn phrases(&mut self, phrases: &PhraseTrie, subject: &SubjectText<'_>, range: PieceRange) {
         let hits = &mut self.hits;
-        let text = &subject.folded().as_bytes()[share.start..share.end];
+        let text = &subject.folded().as_bytes()[range.start..range.end];
         self.results.work += phrases.find(text, |concepts, start, end| {
             hits.push(Hit {
-                start: (share.start + start) as u32,
-                end: (share.start + end) as u32,
+                start: (range.start + start) as u32,
+                end: (range.start + end) as u32,
                 concepts,
                 negations: 0,
             })
@@ -139,13 +139,13 @@ impl Matcher {
         automaton: &Automaton,
         rules: &RuleSet,
         subject: &SubjectText<'_>,
-        share: Share,
+        range: PieceRange,
         surface: Surface,
     ) {
         self.windows.clear();
         let text = subject.folded().as_bytes();
         let word = |byte: Option<&u8>| byte.is_some_and(|byte| is_word_byte(*byte));
-        let input = Input::new(text).range(share.start..share.end);
+        let input = Input::new(text).range(range.start..range.end);
         for found in automaton.patterns.find_overlapping_iter(input) {
             let meaning = &automaton.meanings[found.pattern().as_usize()];
             let (start, end) = (found.start(), found.end());
@@ -214,15 +214,15 @@ impl Matcher {
     }
 }
 
-/// Notes the sentences of a share. `hits` and `ends` are ascending.
-fn note(start: usize, hits: &[Hit], ends: &[u32], seen: &mut Vec<SentenceSeen>) {
+/// Notes the sentences of a range. `hits` and `ends` are ascending.
+fn note(start: usize, hits: &[Hit], ends: &[u32], seen: &mut Vec<MatchedSentence>) {
     let mut start = start as u32;
     let mut rest = hits;
     for end in ends.iter().take(SENTENCES - seen.len().min(SENTENCES)) {
         let inside = rest.partition_point(|hit| hit.start < *end);
         let (these, others) = rest.split_at(inside);
         rest = others;
-        seen.push(SentenceSeen {
+        seen.push(MatchedSentence {
             start,
             end: *end,
             concepts: these.iter().fold(0, |all, hit| all | hit.concepts),

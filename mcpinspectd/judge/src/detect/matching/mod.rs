@@ -14,6 +14,6 @@ mod results;
 mod sentences;
 mod token;
 
-pub use matcher::{Matcher, SentenceSeen};
+pub use matcher::{MatchedSentence, Matcher};
 pub use names::KnownNames;
 pub use results::{MatchResults, RuleMatch};

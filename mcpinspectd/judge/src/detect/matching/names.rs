@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-use crate::detect::cross_server::{Kin, Owner, ToolIndex};
+use crate::detect::cross_server::{MakerCache, Owner, ToolIndex};
 use crate::detect::json::Json;
-use crate::detect::meaning::token::{Class, Names};
-use crate::detect::rules::Token;
+use crate::detect::meaning::token::{NameLookup, TokenClass};
+use crate::detect::rules::TokenKind;
 use crate::detect::text::extract;
 use crate::detect::words::WORDS;
 
@@ -28,8 +28,8 @@ pub struct KnownNames<'a> {
     pub parameters: OnceCell<Vec<Cow<'a, str>>>,
     /// The tools of all servers, and the name of the subject's server.
     pub servers: Option<(&'a ToolIndex, &'a str)>,
-    /// What was learnt about the other servers along the way.
-    pub kin: RefCell<Kin>,
+    /// Which servers have the same maker, as far as that was compared.
+    pub makers: RefCell<MakerCache>,
     /// Whether a name may turn out to be that of another server's tool once the listing is complete.
     pub undecided: Cell<bool>,
 }
@@ -44,21 +44,21 @@ impl KnownNames<'_> {
                 .is_ok()
         };
         if word == self.own {
-            Some(bit(Token::OwnName))
+            Some(bit(TokenKind::OwnName))
         } else if is_parameter() {
-            Some(bit(Token::OwnParameter))
+            Some(bit(TokenKind::OwnParameter))
         } else {
             // A server may give any orders about its own tools.
             // Called for names that stand out as such, or are quoted.
-            self.is_house_tool(word).then_some(0)
+            self.is_makers_tool(word).then_some(0)
         }
     }
 
     /// Whether a name is that of another tool of the same server or maker.
-    fn is_house_tool(&self, word: &str) -> bool {
+    fn is_makers_tool(&self, word: &str) -> bool {
         self.servers.is_some_and(|(tools, server)| {
-            let owner = tools.owner(server, word, &mut self.kin.borrow_mut());
-            matches!(owner, Owner::Own | Owner::Kin)
+            let owner = tools.owner(server, word, &mut self.makers.borrow_mut());
+            matches!(owner, Owner::Own | Owner::SameMaker)
         })
     }
 
@@ -67,33 +67,33 @@ impl KnownNames<'_> {
         let Some((tools, server)) = self.servers else {
             return 0;
         };
-        match tools.owner(server, word, &mut self.kin.borrow_mut()) {
-            Owner::Foreign => bit(Token::ForeignTool),
+        match tools.owner(server, word, &mut self.makers.borrow_mut()) {
+            Owner::Foreign => bit(TokenKind::ForeignTool),
             Owner::Undecided => {
                 self.undecided.set(true);
                 0
             }
-            Owner::Nobody | Owner::Own | Owner::Kin => 0,
+            Owner::Nobody | Owner::Own | Owner::SameMaker => 0,
         }
     }
 }
 
-impl Names for KnownNames<'_> {
-    fn class(&self, word: &str, plain: bool) -> Option<Class> {
+impl NameLookup for KnownNames<'_> {
+    fn class(&self, word: &str, plain: bool) -> Option<TokenClass> {
         // A name that is an ordinary word is read as that word.
         if plain {
             return None;
         }
         match self.own_word(word) {
-            Some(own) if own == bit(Token::OwnName) => return Some(Class::Itself),
-            Some(own) if own == bit(Token::OwnParameter) => return Some(Class::Parameter),
-            Some(_) => return Some(Class::OwnTool),
+            Some(own) if own == bit(TokenKind::OwnName) => return Some(TokenClass::Itself),
+            Some(own) if own == bit(TokenKind::OwnParameter) => return Some(TokenClass::Parameter),
+            Some(_) => return Some(TokenClass::OwnTool),
             None => {}
         }
         let (tools, server) = self.servers?;
-        match tools.owner(server, word, &mut self.kin.borrow_mut()) {
-            Owner::Own | Owner::Kin => Some(Class::OwnTool),
-            Owner::Foreign => Some(Class::ForeignTool),
+        match tools.owner(server, word, &mut self.makers.borrow_mut()) {
+            Owner::Own | Owner::SameMaker => Some(TokenClass::OwnTool),
+            Owner::Foreign => Some(TokenClass::ForeignTool),
             Owner::Nobody | Owner::Undecided => None,
         }
     }
@@ -114,7 +114,7 @@ fn any_of(words: &[String]) -> AhoCorasick {
 }
 
 /// The bit of a token.
-pub(super) fn bit(token: Token) -> u128 {
+pub(super) fn bit(token: TokenKind) -> u128 {
     1u128 << token as u32
 }
 
@@ -122,8 +122,8 @@ pub(super) fn bit(token: Token) -> u128 {
 pub(super) fn name_traits(name: &str) -> u128 {
     let risky = name.len() > 4 && RISKY.is_match(name);
     let sensitive = SENSITIVE.is_match(name);
-    u128::from(risky) << Token::RiskyName as u32
-        | u128::from(sensitive) << Token::TellingName as u32
+    u128::from(risky) << TokenKind::RiskyName as u32
+        | u128::from(sensitive) << TokenKind::TellingName as u32
 }
 
 /// What a path suggests about the file, as bits.
@@ -132,6 +132,6 @@ pub(super) fn path_traits(path: &str) -> u128 {
     let temporary =
         path.starts_with("/tmp") || path.starts_with("/var/tmp") || path.starts_with("/dev/shm");
     let hidden = temporary && path.contains("/.");
-    u128::from(sensitive) << Token::TellingPath as u32
-        | u128::from(hidden) << Token::HiddenPath as u32
+    u128::from(sensitive) << TokenKind::TellingPath as u32
+        | u128::from(hidden) << TokenKind::HiddenPath as u32
 }

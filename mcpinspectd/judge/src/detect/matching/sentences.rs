@@ -7,34 +7,34 @@
 use super::hit::Hit;
 use super::results::MatchResults;
 use crate::detect::category::{Part, Surface};
-use crate::detect::rules::{Cooccurrence, RuleSet, Scope, Token};
-use crate::detect::text::{PIECE_END, Share, SubjectText};
+use crate::detect::rules::{Cooccurrence, RuleSet, Scope, TokenKind};
+use crate::detect::text::{PIECE_END, PieceRange, SubjectText};
 
 /// Most hits of a sentence to examine together.
 const SENTENCE_HITS: usize = 96;
 /// Most hits of a piece to examine together.
 const PIECE_HITS: usize = 384;
 
-/// Matches the rules about co-occurrences in every sentence of a share of the text. `hits` are ascending, and so are
+/// Matches the rules about co-occurrences in every sentence of a range of the text. `hits` are ascending, and so are
 /// the `ends` of its sentences.
 pub(super) fn match_sentences(
     rules: &RuleSet,
     subject: &SubjectText<'_>,
-    share: Share,
+    range: PieceRange,
     surface: Surface,
     hits: &[Hit],
     ends: &[u32],
     results: &mut MatchResults,
 ) {
-    let mut tests = Tests {
+    let mut tests = RuleTester {
         rules,
         surface,
         results,
     };
     let text = subject.folded().as_bytes();
-    let mut from = share.start;
+    let mut from = range.start;
     let mut first = 0usize;
-    let mut piece = share.first;
+    let mut piece = range.first;
     // The hits of the previous sentence, and the first hit of the piece.
     let mut previous: Option<(usize, usize)> = None;
     let mut piece_hits = 0usize;
@@ -61,8 +61,8 @@ pub(super) fn match_sentences(
                 .pieces()
                 .get(piece)
                 .is_some_and(|piece| piece.start == from);
-            let starts =
-                1 << Token::SentenceStart as u32 | u128::from(whole) << Token::TextStart as u32;
+            let starts = 1 << TokenKind::SentenceStart as u32
+                | u128::from(whole) << TokenKind::TextStart as u32;
             window.push(Hit {
                 start: opens as u32,
                 end: opens as u32,
@@ -102,13 +102,13 @@ pub(super) fn match_sentences(
 }
 
 /// Tests of the rules of one surface.
-struct Tests<'a> {
+struct RuleTester<'a> {
     rules: &'a RuleSet,
     surface: Surface,
     results: &'a mut MatchResults,
 }
 
-impl Tests<'_> {
+impl RuleTester<'_> {
     /// Tests all rules of a scope on the hits of one sentence, of two, or of a piece.
     fn run(&mut self, hits: &[Hit], scope: Scope, part: Part) {
         let present = hits.iter().fold(0, |mask, hit| mask | hit.concepts);

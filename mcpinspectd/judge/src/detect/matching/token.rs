@@ -6,24 +6,24 @@
 
 use super::hit::Hit;
 use super::names::{KnownNames, bit, name_traits, path_traits};
-use crate::detect::rules::Token;
-use crate::detect::text::{PIECE_END, Shape, Share, SubjectText};
+use crate::detect::rules::TokenKind;
+use crate::detect::text::{PIECE_END, PieceRange, Shape, SubjectText};
 
 /// The longest sentence. A longer one is cut, so that the work per sentence is bounded.
 const SENTENCE_LIMIT: usize = 600;
 /// The longest text between two quotation marks that counts as a quoted value.
 const QUOTE_LIMIT: usize = 160;
 
-/// Finds tokens in a share of the text, which go to `hits`, and the ends of sentences, which go to `ends`:
-/// ascending, up to and including the end of the share.
+/// Finds tokens in a range of the text, which go to `hits`, and the ends of sentences, which go to `ends`:
+/// ascending, up to and including the end of the range.
 pub(super) fn scan(
     subject: &SubjectText<'_>,
-    share: Share,
+    range: PieceRange,
     names: &KnownNames<'_>,
     hits: &mut Vec<Hit>,
     ends: &mut Vec<u32>,
 ) {
-    let text = &subject.folded().as_bytes()[..share.end];
+    let text = &subject.folded().as_bytes()[..range.end];
     let mut scanner = Scanner {
         text,
         names,
@@ -32,13 +32,13 @@ pub(super) fn scan(
     };
     let shaped = subject.shaped();
     // They are ordered by their ends.
-    let from = shaped.partition_point(|shaped| shaped.end <= share.start);
-    let until = shaped.partition_point(|shaped| shaped.end <= share.end);
+    let from = shaped.partition_point(|shaped| shaped.end <= range.start);
+    let until = shaped.partition_point(|shaped| shaped.end <= range.end);
     for shaped in &shaped[from..until] {
         let token = match shaped.shape {
-            Shape::Capitals => Token::Capitals,
-            Shape::MixedScript => Token::MixedScript,
-            Shape::AfterBlanks => Token::AfterBlanks,
+            Shape::Capitals => TokenKind::Capitals,
+            Shape::MixedScript => TokenKind::MixedScript,
+            Shape::AfterBlanks => TokenKind::AfterBlanks,
             Shape::Camel => {
                 scanner.camel.push((shaped.start, shaped.end));
                 continue;
@@ -50,8 +50,8 @@ pub(super) fn scan(
     for (start, end) in camel {
         scanner.name(start, end);
     }
-    let mut sentence = share.start;
-    let mut at = share.start;
+    let mut sentence = range.start;
+    let mut at = range.start;
     while at < text.len() {
         let byte = text[at];
         if at - sentence >= SENTENCE_LIMIT && matches!(byte, b' ' | b',' | b'"' | b'/')
@@ -77,7 +77,7 @@ pub(super) fn scan(
             b'<' | b'[' => scanner.tag(at),
             b'+' => scanner.phone(at),
             b'$' if matches!(text.get(at + 1), Some(b'(')) => {
-                scanner.push(at, at + 2, bit(Token::ShellSubstitution))
+                scanner.push(at, at + 2, bit(TokenKind::ShellSubstitution))
             }
             _ => {}
         }
@@ -129,7 +129,7 @@ impl Scanner<'_, '_> {
         };
         let word = word.trim_matches(|c: char| matches!(c, '`' | '\'' | '"' | '(' | ')'));
         let concepts = self.names.own_word(word).unwrap_or_else(|| {
-            bit(Token::Identifier) | name_traits(word) | self.names.foreign(word)
+            bit(TokenKind::Identifier) | name_traits(word) | self.names.foreign(word)
         });
         self.push(start, end, concepts);
     }
@@ -172,16 +172,16 @@ impl Scanner<'_, '_> {
             };
             let token = self.names.own_word(word).unwrap_or_else(|| {
                 let named = if joined {
-                    bit(Token::Identifier) | name_traits(word)
+                    bit(TokenKind::Identifier) | name_traits(word)
                 } else {
                     0
                 };
-                named | bit(Token::QuotedWord) | self.names.foreign(word)
+                named | bit(TokenKind::QuotedWord) | self.names.foreign(word)
             });
             self.push(start, end, token);
             return end;
         }
-        self.push(start, end, bit(Token::QuotedText));
+        self.push(start, end, bit(TokenKind::QuotedText));
         // Scanning continues inside, because addresses and commands are often quoted.
         at
     }
@@ -229,7 +229,7 @@ impl Scanner<'_, '_> {
                 .position(|byte| *byte == b'.')
                 .is_some_and(|dot| dot > 0 && dot + 2 < domain.len())
         {
-            self.push(at - local, at + 1 + host, bit(Token::Email));
+            self.push(at - local, at + 1 + host, bit(TokenKind::Email));
         }
     }
 
@@ -252,16 +252,16 @@ impl Scanner<'_, '_> {
             return;
         }
         let token = match name {
-            b"http" | b"https" | b"ftp" | b"ws" | b"wss" => Token::Url,
-            b"file" => Token::Path,
-            _ => Token::Resource,
+            b"http" | b"https" | b"ftp" | b"ws" | b"wss" => TokenKind::Url,
+            b"file" => TokenKind::Path,
+            _ => TokenKind::Resource,
         };
         let host: &[u8] = &self.text[at + 3..at + 3 + rest];
         let host = host
             .split(|byte| matches!(byte, b'/' | b':' | b'?'))
             .next()
             .unwrap_or_default();
-        let numeric = token == Token::Url
+        let numeric = token == TokenKind::Url
             && host.iter().filter(|byte| **byte == b'.').count() == 3
             && host
                 .iter()
@@ -270,7 +270,7 @@ impl Scanner<'_, '_> {
         self.push(
             at - scheme,
             at + 3 + rest,
-            bit(token) | u128::from(numeric) << Token::NumericUrl as u32,
+            bit(token) | u128::from(numeric) << TokenKind::NumericUrl as u32,
         );
     }
 
@@ -317,7 +317,7 @@ impl Scanner<'_, '_> {
         if length >= 4 && (slashes >= 2 || self.text[at] == b'~') {
             let path = std::str::from_utf8(&self.text[at..at + length]);
             let traits = path.map_or(0, path_traits);
-            self.push(at, at + length, bit(Token::Path) | traits);
+            self.push(at, at + length, bit(TokenKind::Path) | traits);
             return at + length - 1;
         }
         at
@@ -347,9 +347,9 @@ impl Scanner<'_, '_> {
                 at,
                 start + name + 1,
                 bit(if open == b'<' {
-                    Token::Tag
+                    TokenKind::Tag
                 } else {
-                    Token::Bracket
+                    TokenKind::Bracket
                 }),
             );
         }
@@ -367,7 +367,7 @@ impl Scanner<'_, '_> {
             .filter(|byte| byte.is_ascii_digit())
             .count();
         if digits >= 9 {
-            self.push(at, at + 1 + length, bit(Token::Phone));
+            self.push(at, at + 1 + length, bit(TokenKind::Phone));
         }
     }
 }

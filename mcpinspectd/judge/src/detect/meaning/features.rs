@@ -8,7 +8,7 @@
 //! Every feature is hashed into one of [`BUCKETS`]. Names are hashed, not numbers, so a new word list or
 //! rule does not shift the others.
 
-use super::token::{CLASSES, Class, TOKENS, Token};
+use super::token::{CLASSES, TOKENS, Token, TokenClass};
 use super::topic::{Topic, for_each_word};
 
 /// How many buckets there are.
@@ -35,7 +35,7 @@ pub struct Sentence<'a> {
 
 /// The features of a sentence by kind, as buckets. None counts twice, except those that share a bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Features {
+pub struct SentenceFeatures {
     /// Sequences of words, and parts of words.
     pub words: Vec<u32>,
     /// What it contains, and where it is.
@@ -72,7 +72,7 @@ fn pair(a: u64, b: u64) -> u64 {
 }
 
 /// The features of a sentence, with the words in one order: fitting does not depend on how they are found.
-pub fn features(sentence: &Sentence<'_>) -> Features {
+pub fn features(sentence: &Sentence<'_>) -> SentenceFeatures {
     let mut extractor = Extractor::default();
     extractor.extract(sentence);
     extractor.features.words.sort_unstable();
@@ -82,7 +82,7 @@ pub fn features(sentence: &Sentence<'_>) -> Features {
 /// Finds the features of one sentence after another, in the same memory.
 #[derive(Debug)]
 pub struct Extractor {
-    features: Features,
+    features: SentenceFeatures,
     /// A bit for each bucket: whether it is among the words.
     seen: Vec<u64>,
 }
@@ -90,7 +90,7 @@ pub struct Extractor {
 impl Default for Extractor {
     fn default() -> Self {
         Self {
-            features: Features::default(),
+            features: SentenceFeatures::default(),
             seen: vec![0; BUCKETS / 64],
         }
     }
@@ -98,7 +98,7 @@ impl Default for Extractor {
 
 impl Extractor {
     /// The features of a sentence.
-    pub fn extract(&mut self, sentence: &Sentence<'_>) -> &Features {
+    pub fn extract(&mut self, sentence: &Sentence<'_>) -> &SentenceFeatures {
         let out = &mut self.features;
         out.words.clear();
         sequences(sentence.tokens, &mut out.words);
@@ -145,16 +145,16 @@ impl Extractor {
 /// What a token counts as in a sequence.
 fn meaning(token: &Token) -> u64 {
     match token.class {
-        Class::Word | Class::Character | Class::Mark => hash(token.text.as_bytes()),
+        TokenClass::Word | TokenClass::Character | TokenClass::Mark => hash(token.text.as_bytes()),
         class => extend(SEED ^ 0x5bd1, &[known_as(class) as u8]),
     }
 }
 
 /// A tool of another server counts as what it looks like: which servers there are differs from machine
 /// to machine, and rules distinguish them.
-fn known_as(class: Class) -> Class {
+fn known_as(class: TokenClass) -> TokenClass {
     match class {
-        Class::ForeignTool => Class::ToolLike,
+        TokenClass::ForeignTool => TokenClass::ToolLike,
         class => class,
     }
 }
@@ -185,7 +185,7 @@ fn sequences(tokens: &[Token], out: &mut Vec<u32>) {
 fn parts(tokens: &[Token], out: &mut Vec<u32>) {
     let mut letters: Vec<char> = Vec::new();
     for token in tokens {
-        if token.class != Class::Word || token.text.len() < 4 {
+        if token.class != TokenClass::Word || token.text.len() < 4 {
             continue;
         }
         letters.clear();
@@ -213,7 +213,7 @@ fn flags(sentence: &Sentence<'_>) -> Vec<u64> {
         counts[known_as(token.class) as usize] += 1;
     }
     let mut flags: Vec<u64> = Vec::new();
-    for (class, count) in (0u64..).zip(counts).skip(Class::Itself as usize) {
+    for (class, count) in (0u64..).zip(counts).skip(TokenClass::Itself as usize) {
         flags.extend((count > 0).then_some(class));
         flags.extend((count > 1).then_some(32 + class));
     }
@@ -227,7 +227,9 @@ fn flags(sentence: &Sentence<'_>) -> Vec<u64> {
         _ => 74,
     });
     // How much of it is about what the server is about.
-    let words = tokens.iter().filter(|token| token.class == Class::Word);
+    let words = tokens
+        .iter()
+        .filter(|token| token.class == TokenClass::Word);
     let about = words
         .filter(|token| sentence.topic.has(&token.text))
         .take(3)

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 
-use super::token::{Class, Token};
+use super::token::{Token, TokenClass};
 use crate::detect::words::{LANGUAGES, WORDS};
 
 /// How many common words of another language suggest that it may be that one.
@@ -38,18 +38,18 @@ static COMMON: LazyLock<Common> = LazyLock::new(|| {
 
 /// Counts the words of a text by what they say about its language.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Words {
+pub struct LanguageCounts {
     all: usize,
     other_script: usize,
     english: usize,
     others: [usize; LANGUAGES],
 }
 
-impl Words {
-    /// Takes in the tokens of a sentence.
-    pub fn hear(&mut self, tokens: &[Token]) {
+impl LanguageCounts {
+    /// Counts the tokens of a sentence.
+    pub fn add(&mut self, tokens: &[Token]) {
         for token in tokens {
-            if !matches!(token.class, Class::Word | Class::Character) {
+            if !matches!(token.class, TokenClass::Word | TokenClass::Character) {
                 continue;
             }
             let text = token.text.as_str();
@@ -76,19 +76,19 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detect::meaning::token::{Names, tokens};
+    use crate::detect::meaning::token::{NameLookup, tokens};
 
-    struct Nobodys;
+    struct NoNames;
 
-    impl Names for Nobodys {
-        fn class(&self, _: &str, _: bool) -> Option<Class> {
+    impl NameLookup for NoNames {
+        fn class(&self, _: &str, _: bool) -> Option<TokenClass> {
             None
         }
     }
 
     fn is_foreign(text: &str) -> bool {
-        let mut words = Words::default();
-        words.hear(&tokens(text, &Nobodys));
+        let mut words = LanguageCounts::default();
+        words.add(&tokens(text, &NoNames));
         words.is_foreign()
     }
 

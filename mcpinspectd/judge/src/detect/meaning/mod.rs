@@ -26,7 +26,7 @@ use std::sync::LazyLock;
 
 use self::act::{ACTS, Act};
 use self::features::{Extractor, Sentence};
-use self::language::Words;
+use self::language::LanguageCounts;
 use self::model::{ANSWERS, Model};
 
 /// The built-in model, as `cargo xtask train` writes it.
@@ -76,39 +76,39 @@ pub fn builtin() -> &'static Model<'static> {
     &BUILTIN
 }
 
-/// Listens to the sentences of a definition, one after another, and keeps the most telling answer.
+/// Classifies the sentences of a definition, one after another, and keeps the most telling answer.
 #[derive(Debug)]
-pub struct Listener<'m> {
+pub struct DefinitionClassifier<'m> {
     model: &'m Model<'m>,
     extractor: &'m mut Extractor,
-    heard: usize,
-    words: Words,
+    sentences: usize,
+    words: LanguageCounts,
     /// Log odds, which sentence, and all answers about it.
     worst: Option<(f32, usize, [f32; ANSWERS])>,
 }
 
-impl<'m> Listener<'m> {
-    /// A listener that has not heard anything yet.
+impl<'m> DefinitionClassifier<'m> {
+    /// A classifier without any sentence yet.
     pub fn new(model: &'m Model<'m>, extractor: &'m mut Extractor) -> Self {
         Self {
             model,
             extractor,
-            heard: 0,
-            words: Words::default(),
+            sentences: 0,
+            words: LanguageCounts::default(),
             worst: None,
         }
     }
 
     /// Takes in a sentence. Returns whether it is the most telling so far.
-    pub fn hear(&mut self, sentence: &Sentence<'_>) -> bool {
+    pub fn add(&mut self, sentence: &Sentence<'_>) -> bool {
         let features = self.extractor.extract(sentence);
-        self.words.hear(sentence.tokens);
+        self.words.add(sentence.tokens);
         let attack = self.model.attack(features);
         let worse = self.worst.is_none_or(|(log_odds, ..)| attack > log_odds);
         if worse {
-            self.worst = Some((attack, self.heard, self.model.answers(features)));
+            self.worst = Some((attack, self.sentences, self.model.answers(features)));
         }
-        self.heard += 1;
+        self.sentences += 1;
         worse
     }
 
@@ -120,9 +120,9 @@ impl<'m> Listener<'m> {
             .max_by(|a, b| a.1.total_cmp(b.1))
             .map_or(0, |best| best.0);
         Some(Meaning {
-            log_odds: in_definition(log_odds, self.heard),
+            log_odds: in_definition(log_odds, self.sentences),
             sentence,
-            sentences: self.heard,
+            sentences: self.sentences,
             act,
             foreign: self.words.is_foreign(),
         })

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::act::ACTS;
-use super::features::{BUCKETS, Features};
+use super::features::{BUCKETS, SentenceFeatures};
 
 /// What the model answers: whether it is an attack at all, and which act.
 pub const ANSWERS: usize = ACTS.len() + 1;
@@ -21,7 +21,7 @@ const MAGIC: &[u8; 8] = b"mcpmean1";
 const KINDS: [(f32, f32); 3] = [(1.0, 60.0), (1.0, 18.0), (1.0, 30.0)];
 
 /// The features of a sentence, with what each of a kind counts.
-pub fn weighted(features: &Features) -> [(&[u32], f32); 3] {
+pub fn weighted(features: &SentenceFeatures) -> [(&[u32], f32); 3] {
     let lists = [&features.words, &features.shape, &features.signs];
     let mut index = 0;
     lists.map(|list| {
@@ -68,7 +68,7 @@ impl<'a> Model<'a> {
     }
 
     /// Log odds that a sentence is an attack: the first of [`Self::answers`].
-    pub fn attack(&self, features: &Features) -> f32 {
+    pub fn attack(&self, features: &SentenceFeatures) -> f32 {
         let mut out = self.bias[0];
         for (list, value) in weighted(features) {
             let weights = list.iter().map(|bucket| self.attack[*bucket as usize]);
@@ -79,7 +79,7 @@ impl<'a> Model<'a> {
     }
 
     /// Log odds of every answer for a sentence.
-    pub fn answers(&self, features: &Features) -> [f32; ANSWERS] {
+    pub fn answers(&self, features: &SentenceFeatures) -> [f32; ANSWERS] {
         let rows: &[u8] = &self.rows;
         let mut out = self.bias;
         for (list, value) in weighted(features) {
@@ -143,9 +143,9 @@ mod tests {
         bias[0] = -0.5;
         let bytes = Model::write(&bias, &weights);
         let model = Model::read(&bytes).unwrap();
-        let features = Features {
+        let features = SentenceFeatures {
             words: vec![7],
-            ..Features::default()
+            ..SentenceFeatures::default()
         };
         let answers = model.answers(&features);
         let share = 1.0 / 61f32.sqrt();

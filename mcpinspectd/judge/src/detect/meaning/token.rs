@@ -11,7 +11,7 @@ use crate::detect::words::WORDS;
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Class {
+pub enum TokenClass {
     /// A word.
     Word,
     /// A character of a script that is written without blanks.
@@ -49,13 +49,13 @@ pub struct Token {
     /// In lower case. Words are short: hardly any needs memory of its own.
     pub text: CompactString,
     /// What it is.
-    pub class: Class,
+    pub class: TokenClass,
 }
 
 /// Whose names are known.
-pub trait Names {
+pub trait NameLookup {
     /// What `word`, in lower case, names. `plain` says that it looks like an ordinary word.
-    fn class(&self, word: &str, plain: bool) -> Option<Class>;
+    fn class(&self, word: &str, plain: bool) -> Option<TokenClass>;
 }
 
 /// Longest token, in bytes; the rest is left out.
@@ -99,7 +99,7 @@ fn is_mark_letter(c: char) -> bool {
 }
 
 /// The tokens of a sentence, at most [`TOKENS`].
-pub fn tokens(text: &str, names: &dyn Names) -> Vec<Token> {
+pub fn tokens(text: &str, names: &dyn NameLookup) -> Vec<Token> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -107,7 +107,7 @@ pub fn tokens(text: &str, names: &dyn Names) -> Vec<Token> {
             break;
         }
         if is_unspaced(c) {
-            push(&mut out, &rest[..c.len_utf8()], Class::Character);
+            push(&mut out, &rest[..c.len_utf8()], TokenClass::Character);
             rest = &rest[c.len_utf8()..];
         } else if technical(c) {
             let end = rest.find(|c| !technical(c)).unwrap_or(rest.len());
@@ -115,7 +115,7 @@ pub fn tokens(text: &str, names: &dyn Names) -> Vec<Token> {
             rest = &rest[end..];
         } else {
             if matches!(c, '|' | '{' | '?' | '!' | '<' | '*' | '？' | '！') {
-                push(&mut out, &rest[..c.len_utf8()], Class::Mark);
+                push(&mut out, &rest[..c.len_utf8()], TokenClass::Mark);
             }
             rest = &rest[c.len_utf8()..];
         }
@@ -125,7 +125,7 @@ pub fn tokens(text: &str, names: &dyn Names) -> Vec<Token> {
 }
 
 /// Adds a token, whose text is in lower case.
-fn push(out: &mut Vec<Token>, text: &str, class: Class) {
+fn push(out: &mut Vec<Token>, text: &str, class: TokenClass) {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -137,7 +137,7 @@ fn push(out: &mut Vec<Token>, text: &str, class: Class) {
 }
 
 /// Reads a run of characters without blanks.
-fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
+fn run(run: &str, names: &dyn NameLookup, out: &mut Vec<Token>) {
     let edge = |c: char| {
         matches!(
             c,
@@ -157,26 +157,26 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
     }
     let ascii = bare.is_ascii();
     if lower.contains("://") || lower.starts_with("www.") {
-        return push(out, &lower, Class::Url);
+        return push(out, &lower, TokenClass::Url);
     }
     if let Some((before, after)) = lower.split_once('@')
         && !before.is_empty()
         && after.contains('.')
     {
-        return push(out, &lower, Class::Email);
+        return push(out, &lower, TokenClass::Email);
     }
     if bare.starts_with(['~', '/', '$']) && bare.len() > 1
         || (ascii && bare.contains('/') && (bare.contains('.') || bare.matches('/').count() > 1))
         || bare.starts_with("./")
     {
-        return push(out, &lower, Class::Path);
+        return push(out, &lower, TokenClass::Path);
     }
     if bare.starts_with(|c: char| c.is_ascii_digit())
         && bare
             .chars()
             .all(|c| c.is_ascii_digit() || matches!(c, '.' | ':' | '-' | '/' | '%'))
     {
-        return push(out, "0", Class::Number);
+        return push(out, "0", TokenClass::Number);
     }
     let dotted = ascii && bare.contains('.') && !bare.contains("..");
     if dotted || (ascii && (bare.contains('_') || camel(bare))) {
@@ -192,15 +192,15 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
                 && (end.len() <= 4 || parts.len() > 2 || end == "example")
             {
                 let class = match WORDS.hosts.domains.contains(end) {
-                    true => Class::Url,
-                    false => Class::Path,
+                    true => TokenClass::Url,
+                    false => TokenClass::Path,
                 };
                 return push(out, &lower, class);
             }
         } else {
             let class = match tool_like(last) {
-                true => Class::ToolLike,
-                false => Class::Identifier,
+                true => TokenClass::ToolLike,
+                false => TokenClass::Identifier,
             };
             return push(out, &lower, class);
         }
@@ -212,11 +212,11 @@ fn run(run: &str, names: &dyn Names, out: &mut Vec<Token>) {
             continue;
         }
         if word.chars().all(|c| c.is_numeric()) {
-            push(out, "0", Class::Number);
+            push(out, "0", TokenClass::Number);
         } else if let Some(class) = names.class(word, true) {
             push(out, word, class);
         } else {
-            push(out, word, Class::Word);
+            push(out, word, TokenClass::Word);
         }
     }
 }

@@ -40,12 +40,12 @@ fn stem(word: &str) -> u64 {
 }
 
 /// The words of a name with more than two letters, in lower case.
-pub fn for_each_word(name: &str, mut hear: impl FnMut(&str)) {
+pub fn for_each_word(name: &str, mut visit: impl FnMut(&str)) {
     let mut word = String::new();
     let mut lower = false;
     let mut end = |word: &mut String| {
         if word.len() >= SHORTEST {
-            hear(word);
+            visit(word);
         }
         word.clear();
     };

@@ -12,7 +12,7 @@ const SPELLED_MAX: usize = 64 * 1024;
 
 /// Something hidden in the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hidden {
+pub struct HiddenText {
     /// What it is.
     pub probe: Probe,
     /// Start, in bytes.
@@ -22,7 +22,7 @@ pub struct Hidden {
 }
 
 /// Finds hidden characters in an original text. `found` receives at most one entry per kind.
-pub fn find(text: &str, found: &mut Vec<Hidden>) {
+pub fn find(text: &str, found: &mut Vec<HiddenText>) {
     // Nearly all text is printable ASCII, which one quick pass can tell.
     if text
         .bytes()
@@ -30,7 +30,7 @@ pub fn find(text: &str, found: &mut Vec<Hidden>) {
     {
         return;
     }
-    let mut seen = Seen::default();
+    let mut seen = HiddenCharacters::default();
     let mut before = '\0';
     let mut flag = 0usize;
     for (at, c) in text.char_indices() {
@@ -76,7 +76,7 @@ pub fn find(text: &str, found: &mut Vec<Hidden>) {
     }
     found.append(&mut seen.found);
     if seen.selectors >= 4 {
-        found.push(Hidden {
+        found.push(HiddenText {
             probe: Probe::VariationSelectors,
             start: seen.selector_start,
             end: seen.selector_end,
@@ -84,7 +84,7 @@ pub fn find(text: &str, found: &mut Vec<Hidden>) {
     }
     // Right-to-left text is embedded with a balanced pair; an override reorders what follows.
     if seen.overrides > 0 || seen.embeddings != 0 {
-        found.push(Hidden {
+        found.push(HiddenText {
             probe: Probe::BidiOverride,
             start: seen.direction_at,
             end: seen.direction_end,
@@ -109,8 +109,8 @@ fn flag_at(rest: &str) -> usize {
 
 /// What one pass over the characters has seen.
 #[derive(Default)]
-struct Seen {
-    found: Vec<Hidden>,
+struct HiddenCharacters {
+    found: Vec<HiddenText>,
     selectors: usize,
     selector_start: usize,
     selector_end: usize,
@@ -120,12 +120,12 @@ struct Seen {
     direction_end: usize,
 }
 
-impl Seen {
+impl HiddenCharacters {
     fn note(&mut self, probe: Probe, at: usize, c: char) {
         let end = at + c.len_utf8();
         match self.found.iter_mut().find(|hidden| hidden.probe == probe) {
             Some(hidden) => hidden.end = end,
-            None => self.found.push(Hidden {
+            None => self.found.push(HiddenText {
                 probe,
                 start: at,
                 end,

@@ -19,7 +19,7 @@ use super::phrases::PhraseTrie;
 use super::rule::{Rule, RuleId, RuleKind};
 use super::set::RuleSet;
 use super::suppression::Suppression;
-use super::vocabulary::{Negation, Probe, Token};
+use super::vocabulary::{Negation, Probe, TokenKind};
 use crate::detect::category::{Category, Evidence, Part, Surface};
 use crate::detect::meaning::features::hash;
 use crate::detect::text::fold;
@@ -104,7 +104,7 @@ struct Compiler {
 
 impl Compiler {
     fn new() -> Self {
-        let concepts = Token::ALL
+        let concepts = TokenKind::ALL
             .iter()
             .map(|(name, token)| ((*name).to_owned(), 1u128 << *token as u32))
             .collect();
@@ -141,7 +141,10 @@ impl Compiler {
                     if next >= CONCEPT_LIMIT {
                         return Err(source.error(
                             position,
-                            format!("more than {} word lists", CONCEPT_LIMIT - Token::ALL.len()),
+                            format!(
+                                "more than {} word lists",
+                                CONCEPT_LIMIT - TokenKind::ALL.len()
+                            ),
                         ));
                     }
                     self.concepts.insert(name.clone(), 1u128 << next);
@@ -359,7 +362,7 @@ impl Compiler {
         let words: u64 = words
             .map(|((text, ..), _)| 100_000 >> text.len().min(16))
             .sum();
-        let tokens = (element & ((1u128 << Token::ALL.len()) - 1)).count_ones();
+        let tokens = (element & ((1u128 << TokenKind::ALL.len()) - 1)).count_ones();
         words + u64::from(tokens) * 20_000
     }
 

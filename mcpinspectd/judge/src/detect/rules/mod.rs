@@ -28,7 +28,7 @@ pub use lesson::{Because, Lesson, Lessons};
 pub use rule::{Rule, RuleId};
 pub use set::RuleSet;
 pub use suppression::Suppression;
-pub use vocabulary::{Decides, Negation, Probe, Scope, Token};
+pub use vocabulary::{Decides, Negation, Probe, Scope, TokenKind};
 
 pub(super) use automaton::Automaton;
 pub(super) use cooccurrence::Cooccurrence;

@@ -53,7 +53,7 @@ const ROOT: u32 = 0;
 
 /// A word of a text or of a phrase.
 #[derive(Clone, Copy)]
-struct Word {
+struct PhraseWord {
     start: usize,
     end: usize,
     /// Hash of all its letters.
@@ -76,7 +76,7 @@ impl PhraseTrie {
     /// phrase may also end within a word. Returns whether it was added, which takes words with short gaps.
     pub fn add(&mut self, concepts: u128, text: &str, open: bool) -> bool {
         let text = text.as_bytes();
-        let words: Vec<Word> = words(text).take(WORDS_MAX + 1).collect();
+        let words: Vec<PhraseWord> = words(text).take(WORDS_MAX + 1).collect();
         let (Some(first), Some(last)) = (words.first(), words.last()) else {
             return false;
         };
@@ -189,7 +189,7 @@ impl PhraseTrie {
 }
 
 /// The words of a text: the same boundaries as the automata use.
-fn words(text: &[u8]) -> impl Iterator<Item = Word> {
+fn words(text: &[u8]) -> impl Iterator<Item = PhraseWord> {
     let mut at = 0;
     std::iter::from_fn(move || {
         while !is_word_byte(*text.get(at)?) {
@@ -208,7 +208,7 @@ fn words(text: &[u8]) -> impl Iterator<Item = Word> {
                 letters = 0;
             }
         }
-        Some(Word {
+        Some(PhraseWord {
             start,
             end: at,
             whole: mix(hash ^ letters, WHOLE),

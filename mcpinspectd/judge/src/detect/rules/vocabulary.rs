@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// Things recognised by their form. `all` and `none` of a rule can name them like word lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Token {
+pub enum TokenKind {
     /// A name that is neither the subject's own nor one of its parameters'.
     Identifier,
     /// A single quoted word.
@@ -57,7 +57,7 @@ pub enum Token {
     TextStart,
 }
 
-impl Token {
+impl TokenKind {
     /// Every token with its name in a rule file.
     pub const ALL: &[(&'static str, Self)] = &[
         ("IDENTIFIER", Self::Identifier),

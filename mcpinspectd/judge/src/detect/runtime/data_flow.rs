@@ -14,7 +14,7 @@ use std::sync::Arc;
 use mcpinspect_core::model::{Pid, SessionId, Timestamp};
 
 use crate::detect::api::SessionContext;
-use crate::detect::behaviour::Memory;
+use crate::detect::behaviour::AgentMemory;
 
 /// Most clients to track.
 const AGENTS: usize = 64;
@@ -29,7 +29,7 @@ const SHORTEST: usize = 8;
 
 /// Where data came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct DataOrigin {
     /// The server.
     pub server: Arc<str>,
     /// Its tool.
@@ -40,18 +40,18 @@ pub struct Origin {
 
 /// Private values on their way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leak {
+pub struct DataLeak {
     /// Where text from strangers came in.
-    pub untrusted: Origin,
+    pub untrusted: DataOrigin,
     /// Where the values came from.
-    pub private: Origin,
+    pub private: DataOrigin,
     /// How many values reappeared.
     pub values: usize,
 }
 
 /// Sessions that share an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Agent {
+enum AgentKey {
     /// The sessions of this client process.
     Client(Pid),
     /// This session alone; its client is unknown.
@@ -61,7 +61,7 @@ enum Agent {
 /// The data that flowed on this machine in the last half hour, by agent.
 #[derive(Debug, Default)]
 pub struct DataFlows {
-    agents: HashMap<Agent, AgentData>,
+    agents: HashMap<AgentKey, AgentData>,
     /// A counter of uses, to find the agent idle for longest.
     uses: u64,
 }
@@ -90,14 +90,14 @@ impl DataFlows {
 
     /// Drops what is kept about a session that has ended, unless other sessions share its agent.
     pub fn session_ended(&mut self, session: &SessionId) {
-        self.agents.remove(&Agent::Session(session.clone()));
+        self.agents.remove(&AgentKey::Session(session.clone()));
     }
 }
 
-fn agent(context: &SessionContext<'_>) -> Agent {
+fn agent(context: &SessionContext<'_>) -> AgentKey {
     match context.client {
-        Some(pid) => Agent::Client(pid),
-        None => Agent::Session(context.session_id.clone()),
+        Some(pid) => AgentKey::Client(pid),
+        None => AgentKey::Session(context.session_id.clone()),
     }
 }
 
@@ -107,15 +107,15 @@ pub struct AgentData {
     used: u64,
     hasher: RandomState,
     /// The orders and values that came through.
-    pub memory: Memory,
-    untrusted: Option<Origin>,
+    pub memory: AgentMemory,
+    untrusted: Option<DataOrigin>,
     order: VecDeque<u64>,
-    values: HashMap<u64, Origin>,
+    values: HashMap<u64, DataOrigin>,
 }
 
 impl AgentData {
     /// Records that text from strangers came in.
-    pub fn untrusted_text(&mut self, origin: Origin) {
+    pub fn untrusted_text(&mut self, origin: DataOrigin) {
         // The first one counts while it is remembered, because it has to precede the private data.
         if self
             .untrusted
@@ -127,7 +127,7 @@ impl AgentData {
     }
 
     /// Records that private data was read.
-    pub fn private_data(&mut self, origin: &Origin, text: &str) {
+    pub fn private_data(&mut self, origin: &DataOrigin, text: &str) {
         for value in values(text).take(PER_RESULT) {
             let hash = self.hasher.hash_one(value);
             if self.values.insert(hash, origin.clone()).is_none() {
@@ -152,12 +152,12 @@ impl AgentData {
 
     /// Checks text that goes out through a tool of `server`. Returns a leak if the text contains a private value
     /// that another tool returned after text from strangers came in.
-    pub fn leak(&self, server: &str, tool: &str, now: Timestamp, text: &str) -> Option<Leak> {
+    pub fn leak(&self, server: &str, tool: &str, now: Timestamp, text: &str) -> Option<DataLeak> {
         let untrusted = self
             .untrusted
             .as_ref()
             .filter(|origin| now.nanos_since(origin.time) <= MEMORY)?;
-        let mut first: Option<&Origin> = None;
+        let mut first: Option<&DataOrigin> = None;
         let mut count = 0;
         for value in values(text).take(PER_RESULT) {
             let Some(origin) = self.values.get(&self.hasher.hash_one(value)) else {
@@ -175,7 +175,7 @@ impl AgentData {
             }
         }
         let private = first?.clone();
-        Some(Leak {
+        Some(DataLeak {
             untrusted: untrusted.clone(),
             private,
             values: count,
@@ -226,8 +226,8 @@ fn distinctive(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn origin(server: &str, tool: &str, second: u64) -> Origin {
-        Origin {
+    fn origin(server: &str, tool: &str, second: u64) -> DataOrigin {
+        DataOrigin {
             server: server.into(),
             tool: tool.into(),
             time: Timestamp(second * 1_000_000_000),

@@ -10,9 +10,9 @@ use mcpinspect_core::text::bound;
 use serde_json::value::RawValue;
 
 use super::activity::Activity;
-use super::data_flow::{DataFlows, Origin};
+use super::data_flow::{DataFlows, DataOrigin};
 use super::findings::{self, FindingKind, finding};
-use super::offered::OfferedByUser;
+use super::offered::OfferedToolsByUser;
 use super::tampering;
 use super::tool_role::ToolRole;
 use super::values::{message_value, text_of, texts_of};
@@ -22,7 +22,7 @@ use crate::detect::analysis::{Analyser, AnalysisContext, Report, Subject};
 use crate::detect::api::{
     Detector, Difference, MessageInContext, Offer, SessionContext, ToolDefinition, Verdict,
 };
-use crate::detect::behaviour::{Call, Mark, Source};
+use crate::detect::behaviour::{TextLocation, TextSource, ToolCall};
 use crate::detect::category::Category;
 use crate::detect::cross_server::ToolProfile;
 use crate::detect::json::{Json, Reading};
@@ -45,7 +45,7 @@ pub struct RuntimeDetector {
     /// The generation of `active` that the analyser uses.
     generation: u64,
     analyser: Analyser,
-    offered: OfferedByUser,
+    offered: OfferedToolsByUser,
     /// Verdicts on definitions, by server and its user: suppressions may apply to one user.
     cache: HashMap<(Arc<str>, Option<u32>, DefinitionHash), Verdict>,
     /// Bytes of memory that the cached verdicts occupy.
@@ -64,7 +64,7 @@ impl RuntimeDetector {
             generation: active.generation(),
             analyser: Analyser::new(active.get()),
             active,
-            offered: OfferedByUser::default(),
+            offered: OfferedToolsByUser::default(),
             cache: HashMap::new(),
             cached: 0,
             activity: Activity::default(),
@@ -259,7 +259,7 @@ impl RuntimeDetector {
         let server = &context.server_id.0;
         let act = self.offered.of(context.user).acts.get(server, tool);
         let memory = &mut self.flows.get_or_insert(context).memory;
-        let call = Call::new(&act, tool, arguments, memory.hasher());
+        let call = ToolCall::new(&act, tool, arguments, memory.hasher());
         if let Some(obeyed) = call.obeys(memory, context.time, server, tool) {
             report.absorb(findings::obeyed(&obeyed, server, tool, context.time));
         }
@@ -274,9 +274,9 @@ impl RuntimeDetector {
         tool: Option<&str>,
         (value, field): (&Json<'_>, &str),
         (suspicious, definition): (bool, bool),
-        marks: &[Mark<'_>],
+        marks: &[TextLocation<'_>],
     ) {
-        let source = Source {
+        let source = TextSource {
             server: Arc::clone(&context.server_id.0),
             tool: tool.map(|tool| Arc::from(&*bound(tool, TOOL_NAME))),
             field: field.into(),
@@ -325,7 +325,7 @@ impl RuntimeDetector {
             return;
         }
         let data = self.flows.get_or_insert(context);
-        let origin = Origin {
+        let origin = DataOrigin {
             server: Arc::clone(&context.server_id.0),
             tool: Arc::from(&*bound(tool, TOOL_NAME)),
             time: context.time,
@@ -391,7 +391,7 @@ fn unusual_rate(pattern: &'static str) -> FindingKind {
 }
 
 /// The places of what was found in a text.
-fn marks_of(found: &Report) -> Vec<Mark<'_>> {
+fn marks_of(found: &Report) -> Vec<TextLocation<'_>> {
     let found = found.detections.iter();
     let places = found.flat_map(|one| {
         let places = one.matches.iter();

@@ -3,9 +3,9 @@
 use mcpinspect_core::model::{Action, Detection, Match, Severity, Timestamp};
 use mcpinspect_core::text::redact;
 
-use super::data_flow::Leak;
+use super::data_flow::DataLeak;
 use crate::detect::analysis::Report;
-use crate::detect::behaviour::{Obeyed, Source};
+use crate::detect::behaviour::{ObeyedOrder, TextSource};
 use crate::detect::category::Category;
 use crate::detect::json::{Json, Members};
 use crate::detect::text::sanitise::excerpt;
@@ -145,8 +145,8 @@ pub(super) fn elicited_secret(params: &Json<'_>, report: &mut Report) {
 }
 
 /// The finding that a call of `tool` does what a text ordered.
-pub(super) fn obeyed(obeyed: &Obeyed, server: &str, tool: &str, now: Timestamp) -> Report {
-    let Source {
+pub(super) fn obeyed(obeyed: &ObeyedOrder, server: &str, tool: &str, now: Timestamp) -> Report {
+    let TextSource {
         server: from,
         tool: by,
         field,
@@ -214,8 +214,8 @@ fn ago(seconds: u64) -> String {
 
 /// The finding that a private value goes out. `told` says whether a text had asked for something to be sent;
 /// without that, it is what an agent does when it answers a mail.
-pub(super) fn leak(leak: &Leak, told: bool) -> Report {
-    let Leak {
+pub(super) fn leak(leak: &DataLeak, told: bool) -> Report {
+    let DataLeak {
         untrusted,
         private,
         values,

@@ -15,7 +15,7 @@ const USERS: usize = 64;
 
 /// What one user's servers offer.
 #[derive(Debug, Default)]
-pub(super) struct Offered {
+pub(super) struct OfferedTools {
     /// Their tools.
     pub(super) tools: ToolIndex,
     /// What these do.
@@ -26,20 +26,20 @@ pub(super) struct Offered {
 
 /// What servers offer, by the user that they run as; `None` if that is unknown.
 #[derive(Debug, Default)]
-pub(super) struct OfferedByUser {
-    users: HashMap<Option<u32>, Offered>,
+pub(super) struct OfferedToolsByUser {
+    users: HashMap<Option<u32>, OfferedTools>,
     turn: u64,
-    nothing: Offered,
+    nothing: OfferedTools,
 }
 
-impl OfferedByUser {
+impl OfferedToolsByUser {
     /// What a user's servers offer.
-    pub(super) fn of(&self, user: Option<u32>) -> &Offered {
+    pub(super) fn of(&self, user: Option<u32>) -> &OfferedTools {
         self.users.get(&user).unwrap_or(&self.nothing)
     }
 
     /// The same, mutably.
-    pub(super) fn of_mut(&mut self, user: Option<u32>) -> &mut Offered {
+    pub(super) fn of_mut(&mut self, user: Option<u32>) -> &mut OfferedTools {
         if self.users.len() >= USERS && !self.users.contains_key(&user) {
             let oldest = self.users.iter().min_by_key(|(_, offered)| offered.turn);
             if let Some(oldest) = oldest.map(|(user, _)| *user) {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_user_who_fills_the_memory_leaves_room_for_others() {
-        let mut offered = OfferedByUser::default();
+        let mut offered = OfferedToolsByUser::default();
         for number in 0..TOOLS + 10 {
             offered.insert(Some(1000), "greedy", profile(&format!("tool_{number}")));
         }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_users_who_have_been_silent_longest_are_forgotten() {
-        let mut offered = OfferedByUser::default();
+        let mut offered = OfferedToolsByUser::default();
         for user in 0..=USERS as u32 {
             offered.insert(Some(user), "notes", profile("read_notes"));
             offered.of_mut(Some(1));

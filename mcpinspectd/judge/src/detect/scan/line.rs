@@ -35,7 +35,7 @@ enum Body {
 pub struct Content<'a> {
     /// The value to analyse.
     pub(super) value: Json<'a>,
-    pub(super) shape: Shape,
+    pub(super) shape: LineKind,
     pub(super) server: Option<String>,
     /// The user that the server runs as, if the caller knows.
     pub(super) user: Option<u32>,
@@ -44,7 +44,7 @@ pub struct Content<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum LineKind {
     Tool,
     Message,
 }
@@ -147,7 +147,7 @@ impl<'a> From<Json<'a>> for Content<'a> {
     fn from(value: Json<'a>) -> Self {
         let mut content = Self {
             value,
-            shape: Shape::Message,
+            shape: LineKind::Message,
             server: None,
             user: None,
             extra: Map::new(),
@@ -159,7 +159,7 @@ impl<'a> From<Json<'a>> for Content<'a> {
             .get("server")
             .and_then(Json::as_str)
             .map(str::to_owned);
-        let wrapped = [("tool", Shape::Tool), ("message", Shape::Message)]
+        let wrapped = [("tool", LineKind::Tool), ("message", LineKind::Message)]
             .into_iter()
             .find(|(key, _)| matches!(fields.get(key), Some(Json::Object(_) | Json::Array(_))));
         // A JSON-RPC message may have members of any name; its `jsonrpc` member distinguishes it.
@@ -188,7 +188,7 @@ impl<'a> From<Json<'a>> for Content<'a> {
             let result = std::mem::take(&mut content.value);
             content.value = Json::Object([("result".into(), result)].into_iter().collect());
         } else if !message {
-            content.shape = Shape::Tool;
+            content.shape = LineKind::Tool;
         }
         content
     }
@@ -241,10 +241,10 @@ impl Content<'static> {
         let mut contents: Vec<Self> = tools
             .into_iter()
             .flatten()
-            .map(|tool| content(tool, Shape::Tool))
+            .map(|tool| content(tool, LineKind::Tool))
             .collect();
         if contents.is_empty() {
-            contents.push(content(message, Shape::Message));
+            contents.push(content(message, LineKind::Message));
         }
         contents
     }
@@ -254,8 +254,8 @@ impl Content<'_> {
     /// The definitions of tools in it.
     pub(super) fn tools(&self) -> Vec<&Json<'_>> {
         match self.shape {
-            Shape::Tool => vec![&self.value],
-            Shape::Message => message::subjects(&self.value)
+            LineKind::Tool => vec![&self.value],
+            LineKind::Message => message::subjects(&self.value)
                 .iter()
                 .filter(|found| found.subject == Subject::Tool)
                 .map(|found| found.value)

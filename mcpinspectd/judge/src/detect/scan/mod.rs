@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 
 pub use line::{Content, INPUT_LIMIT, InputTooLarge, Line, split};
 
-use self::line::Shape;
-use self::session::Judged;
+use self::line::LineKind;
+use self::session::JudgedSession;
 use super::analysis::{Analyser, AnalysisContext, Report, Subject, message};
 use super::cross_server::{ToolIndex, ToolProfile};
 use super::json::Json;
@@ -168,11 +168,11 @@ fn judge(analyser: &mut Analyser, index: &ToolIndex, line: &Line, now: Timestamp
                 name.map(str::to_owned)
             };
             match content.shape {
-                Shape::Tool => {
+                LineKind::Tool => {
                     let report = analyser.tool(&content.value, context);
                     (report, content.extra, name(&content.value), None)
                 }
-                Shape::Message => {
+                LineKind::Message => {
                     let mut all = Report::clean();
                     for found in message::subjects(&content.value) {
                         let report = message::part(analyser, &found, context);
@@ -206,8 +206,8 @@ fn rounded(score: f32) -> f32 {
 }
 
 /// The report of a line that is a session.
-fn report_of_session(line: &Line, judged: Judged) -> LineReport {
-    let Judged {
+fn report_of_session(line: &Line, judged: JudgedSession) -> LineReport {
+    let JudgedSession {
         report,
         alert_at,
         mut extra,

@@ -27,8 +27,8 @@ impl Servers {
 
 impl<'de> Deserialize<'de> for Ordered {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
             type Value = Ordered;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,14 +43,14 @@ impl<'de> Deserialize<'de> for Ordered {
                 Ok(Ordered(members))
             }
         }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }
 
 impl<'de> Deserialize<'de> for Servers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct File;
-        impl<'de> Visitor<'de> for File {
+        struct FileVisitor;
+        impl<'de> Visitor<'de> for FileVisitor {
             type Value = Servers;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,6 +70,6 @@ impl<'de> Deserialize<'de> for Servers {
                 Ok(all)
             }
         }
-        deserializer.deserialize_map(File)
+        deserializer.deserialize_map(FileVisitor)
     }
 }

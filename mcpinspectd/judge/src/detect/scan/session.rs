@@ -34,7 +34,7 @@ const STEP: u64 = 1_000_000_000;
 
 /// What was found in a session.
 #[derive(Debug)]
-pub(super) struct Judged {
+pub(super) struct JudgedSession {
     /// The findings of all its messages together.
     pub(super) report: Report,
     /// The index of the first message that raised an alert.
@@ -49,7 +49,7 @@ pub(super) fn judge_line(
     layers: Layers,
     line: &Line,
     now: Timestamp,
-) -> Option<Judged> {
+) -> Option<JudgedSession> {
     let content = line
         .may_be_session()
         .then(|| line.content().ok())
@@ -61,7 +61,7 @@ pub(super) fn judge_line(
         return None;
     }
     let judged = judge(rules, layers, messages, content.user, now);
-    Some(Judged {
+    Some(JudgedSession {
         extra: content.extra,
         ..judged
     })
@@ -84,7 +84,7 @@ fn judge(
     messages: &[Json<'_>],
     user: Option<u32>,
     now: Timestamp,
-) -> Judged {
+) -> JudgedSession {
     let active = Arc::new(ActiveRules::new(Arc::clone(rules)));
     let mut session = Session {
         detector: RuntimeDetector::new(active).with_layers(layers),
@@ -92,7 +92,7 @@ fn judge(
         user,
         listing: HashSet::new(),
     };
-    let mut judged = Judged {
+    let mut judged = JudgedSession {
         report: Report::clean(),
         alert_at: None,
         extra: Map::new(),

@@ -127,14 +127,14 @@ impl FoldedText {
         if self.text.capacity() - self.text.len() < more {
             self.text.reserve_exact(more.max(self.text.len() / 4));
         }
-        let mut word = Word::at(self.text.len());
+        let mut word = FoldedWord::at(self.text.len());
         let mut at = from;
         while at < to {
             if word.start == self.text.len() {
                 let end = foldless_run_end(bytes, at, to, identifier);
                 self.text.push_str(&raw[at..end]);
                 at = end;
-                word = Word::at(self.text.len());
+                word = FoldedWord::at(self.text.len());
             }
             let Some(byte) = bytes[..to].get(at).copied() else {
                 break;
@@ -159,7 +159,7 @@ impl FoldedText {
                         self.end_word(&mut word);
                         self.text.push(' ');
                         self.shift(at);
-                        word = Word::at(self.text.len());
+                        word = FoldedWord::at(self.text.len());
                     }
                     word.see(byte);
                     self.text.push(byte.to_ascii_lowercase() as char);
@@ -174,19 +174,19 @@ impl FoldedText {
                     };
                     self.text.push(shown as char);
                     at += 1;
-                    word = Word::at(self.text.len());
+                    word = FoldedWord::at(self.text.len());
                 }
                 ByteClass::Blank => {
                     self.end_word(&mut word);
                     at = self.fold_blanks(raw, at, to);
-                    word = Word::at(self.text.len());
+                    word = FoldedWord::at(self.text.len());
                 }
                 ByteClass::Control => {
                     self.end_word(&mut word);
                     at = skip_control(bytes, at, to);
                     self.blank(' ');
                     self.shift(at);
-                    word = Word::at(self.text.len());
+                    word = FoldedWord::at(self.text.len());
                 }
                 ByteClass::Wide => {
                     at = self.fold_wide(raw, at, to, &mut word);
@@ -244,7 +244,7 @@ impl FoldedText {
     }
 
     /// Folds one character beyond ASCII; in scripts with look-alikes, the whole word that it begins.
-    fn fold_wide(&mut self, raw: &str, at: usize, to: usize, word: &mut Word) -> usize {
+    fn fold_wide(&mut self, raw: &str, at: usize, to: usize, word: &mut FoldedWord) -> usize {
         let Some(first) = raw.get(at..to).and_then(|rest| rest.chars().next()) else {
             return to;
         };
@@ -260,13 +260,13 @@ impl FoldedText {
                 self.end_word(word);
                 self.blank('\n');
                 self.shift(after);
-                *word = Word::at(self.text.len());
+                *word = FoldedWord::at(self.text.len());
             }
             c if c.is_whitespace() => {
                 self.end_word(word);
                 self.blank(' ');
                 self.shift(after);
-                *word = Word::at(self.text.len());
+                *word = FoldedWord::at(self.text.len());
             }
             // No capitals and no look-alikes of ASCII: most of the world's text.
             '\u{3001}'..='\u{d7ff}' | '\u{0900}'..='\u{0fff}' => self.one(after, first, word),
@@ -282,17 +282,17 @@ impl FoldedText {
     }
 
     /// Adds `c`, whose original ends at `after`.
-    fn one(&mut self, after: usize, c: char, word: &mut Word) {
+    fn one(&mut self, after: usize, c: char, word: &mut FoldedWord) {
         self.text.push(c);
         self.shift(after);
         if !c.is_alphanumeric() {
-            *word = Word::at(self.text.len());
+            *word = FoldedWord::at(self.text.len());
         }
     }
 
     /// Folds the rest of a word with letters beyond ASCII. Look-alikes become the ASCII letter that they
     /// imitate if the word also has ASCII letters, or consists of look-alikes alone.
-    fn fold_word(&mut self, raw: &str, from: usize, to: usize, word: &mut Word) -> usize {
+    fn fold_word(&mut self, raw: &str, from: usize, to: usize, word: &mut FoldedWord) -> usize {
         let rest = &raw[from..to];
         let mut letters = 0;
         let (mut ascii, mut other_script, mut foldable) = (word.letters > 0, false, true);
@@ -343,7 +343,7 @@ impl FoldedText {
     }
 
     /// Notes the shape of a word that ends here.
-    fn end_word(&mut self, word: &mut Word) {
+    fn end_word(&mut self, word: &mut FoldedWord) {
         let end = self.text.len();
         if word.letters >= 4 && word.capitals == word.letters {
             self.shaped.push(Shaped {
@@ -365,7 +365,7 @@ impl FoldedText {
 }
 
 /// The word that is being folded.
-struct Word {
+struct FoldedWord {
     start: usize,
     letters: usize,
     capitals: usize,
@@ -374,7 +374,7 @@ struct Word {
     last: u8,
 }
 
-impl Word {
+impl FoldedWord {
     fn at(start: usize) -> Self {
         Self {
             start,

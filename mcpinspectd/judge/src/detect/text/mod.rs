@@ -21,7 +21,7 @@ mod subject_text;
 
 pub use folding::{PIECE_END, Shape, Shaped};
 pub use subject_text::{
-    PathId, PathSegment, Piece, SUBJECT_LIMIT, Share, SubjectText, VALUE_LIMIT, fold,
+    PathId, PathSegment, Piece, PieceRange, SUBJECT_LIMIT, SubjectText, VALUE_LIMIT, fold,
 };
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use crate::detect::category::Part;
 pub const VALUE_LIMIT: usize = 512 * 1024;
 /// Most bytes of one subject to examine.
 pub const SUBJECT_LIMIT: usize = 4 * 1024 * 1024;
-/// Bytes of folded text after which a share of the pieces ends.
-const SHARE: usize = 128 * 1024;
+/// Bytes of folded text after which a range of the pieces ends.
+const RANGE: usize = 128 * 1024;
 /// Most memory for notes about the text, in bytes: about words that stand out, and letters that fold to
 /// others. Text consisting only of those would need ten times its own size.
 const NOTES_LIMIT: usize = 2 * 1024 * 1024;
@@ -58,7 +58,7 @@ pub struct Piece<'a> {
 
 /// Some consecutive pieces of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct PieceRange {
     /// Index of the first piece.
     pub first: usize,
     /// Start of its folded text in the buffer.
@@ -161,22 +161,22 @@ impl<'a> SubjectText<'a> {
         path
     }
 
-    /// The pieces in shares of a bounded size, so that each can be examined with bounded memory: no rule
+    /// The pieces in ranges of a bounded size, so that each can be examined with bounded memory: no rule
     /// matches across two pieces.
-    pub fn shares(&self) -> impl Iterator<Item = Share> {
+    pub fn ranges(&self) -> impl Iterator<Item = PieceRange> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let first = next;
             let start = self.pieces.get(first)?.start;
             let mut end = start;
             while let Some(piece) = self.pieces.get(next)
-                && end - start < SHARE
+                && end - start < RANGE
             {
                 // After its separator.
                 end = piece.end + 1;
                 next += 1;
             }
-            Some(Share { first, start, end })
+            Some(PieceRange { first, start, end })
         })
     }
 

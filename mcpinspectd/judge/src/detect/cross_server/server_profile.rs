@@ -40,7 +40,7 @@ pub struct Offer<'a> {
 
 /// A server as a whole.
 #[derive(Debug, Default)]
-pub(super) struct House {
+pub(super) struct ServerProfile {
     /// The numbers of the tools that were examined, by name.
     tools: HashMap<Box<str>, u32>,
     /// The names in the latest listing.
@@ -61,7 +61,7 @@ struct Spellings {
     rests: HashSet<CompactString>,
 }
 
-impl House {
+impl ServerProfile {
     /// Takes in a page, and keeps at most `room` names.
     pub(super) fn offer(&mut self, offer: &Offer<'_>, room: usize, fold: fn(&str) -> Box<str>) {
         if offer.first {
