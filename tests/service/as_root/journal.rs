@@ -1,9 +1,11 @@
-//! The journal sink against a real `systemd-journald`, read back with the real `journalctl`.
+//! The journal sink and the daemon's own log against a real `systemd-journald`, read back with the
+//! real `journalctl`.
 //!
 //! journald's socket has one place on a machine, so each test gets a mount namespace of its own with
 //! an empty `/run/systemd` and starts journald there by hand. Needs root.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -282,6 +284,68 @@ fn the_catalog_explains_every_event() {
             // journalctl leaves a placeholder unexpanded if the entry lacks the field.
             assert!(!text.contains('@'), "a field is not filled in: {text}");
         }
+    });
+}
+
+/// What the daemon writes to a standard error that is the journal's, when its output has no room.
+fn log_of_a_daemon_without_room() -> String {
+    let tape = Path::new("/run/systemd/tape.jsonl");
+    let header = serde_json::json!({"format": "mcpinspect-tape", "version": 1, "session_id": "s",
+        "server_id": "files", "fingerprint": "f", "name_source": "x", "transport": "stdio",
+        "protocol_version": "2025-06-18", "started": "2026-11-23T12:00:00Z"});
+    fs::write(tape, format!("{header}\n")).unwrap();
+    let log = Path::new("/run/systemd/stderr");
+    let stderr = File::create(log).unwrap();
+    let stream = stderr.metadata().unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_mcpinspectd"))
+        .args(["run", "--from-tape"])
+        .arg(tape)
+        .env(
+            "JOURNAL_STREAM",
+            format!("{}:{}", stream.st_dev(), stream.st_ino()),
+        )
+        .stdout(File::options().write(true).open("/dev/full").unwrap())
+        .stderr(stderr)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    fs::read_to_string(log).unwrap()
+}
+
+const NO_ROOM: &str = "error=cannot write the output: No space left on device (os error 28)";
+
+#[test]
+fn the_log_has_its_reasons_in_messages_and_fields() {
+    with_own_journal(|| {
+        let _journald = Journald::start();
+        assert_eq!(log_of_a_daemon_without_room(), "");
+        let found = entries(&["--identifier=mcpinspectd"]);
+        let [entry] = &found[..] else {
+            panic!("{found:?}");
+        };
+        let (_, error) = NO_ROOM.split_once('=').unwrap();
+        assert_eq!(entry["MCPINSPECT_LOG_ERROR"], error);
+        assert_eq!(entry["PRIORITY"], "3");
+        assert_eq!(entry["_TRANSPORT"], "journal");
+        let message = entry["MESSAGE"].as_str().unwrap();
+        assert!(message.ends_with(NO_ROOM), "{message}");
+        assert!(stdout("journalctl", &["--no-pager"]).contains(NO_ROOM));
+    });
+}
+
+#[test]
+fn without_journald_the_log_goes_to_standard_error() {
+    with_own_journal(|| {
+        let text = log_of_a_daemon_without_room();
+        let lines: Vec<_> = text.lines().collect();
+        let [outage, error] = lines[..] else {
+            panic!("{text}");
+        };
+        assert!(outage.starts_with("<4>cannot reach journald"), "{text}");
+        assert!(
+            error.starts_with("<3>") && error.ends_with(NO_ROOM),
+            "{text}"
+        );
     });
 }
 
