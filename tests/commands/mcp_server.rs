@@ -128,7 +128,7 @@ fn a_real_client_gets_answers() {
         content(11)["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("no moment")
+            .contains("invalid time")
     );
     for number in [12, 13] {
         assert!(result(number)["refused"].is_string(), "{}", result(number));

@@ -262,7 +262,7 @@ fn an_approval_lasts_and_names_who_gave_it() {
     assert_eq!(decision.hash.unwrap().to_string(), hash);
     assert_eq!(machine.run(&["diff", "files", "read_file"]).0, 0);
     let (_, text) = machine.run(&["tools", "--changed"]);
-    assert_eq!(text, "Everything is as pinned.\n");
+    assert_eq!(text, "All items match their pins.\n");
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn each_user_has_pins_of_their_own() {
     let (status, text) = machine.run(&["approve", "files", "read_file"]);
     assert_eq!(status, 2, "{text}");
     let expected = format!(
-        "several users have this of the server files: root, {daemon}; choose one with --user"
+        "several users have this item of the server files: root, {daemon}; choose one with --user"
     );
     assert!(text.contains(&expected), "{text}");
     let (_, text) = machine.run(&["diff", "files", "read_file", "--user", "root"]);
@@ -509,7 +509,7 @@ fn each_user_has_pins_of_their_own() {
     );
     let (status, text) = machine.run(&["tools", "--user", "no-such-user"]);
     assert!(
-        status == 2 && text.contains("there is no user no-such-user"),
+        status == 2 && text.contains("no such user: no-such-user"),
         "{text}"
     );
 }

@@ -265,7 +265,7 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
         report["stopped"]
             .as_str()
             .unwrap()
-            .contains("nobody asked for"),
+            .contains("unrequested messages"),
         "{report:#}"
     );
 }
@@ -318,17 +318,17 @@ fn what_is_not_possible_is_an_error() {
     let tape = place.tape();
     let tape = tape.to_str().unwrap();
     assert!(run(&[tape, "--to", "http://127.0.0.1:1/mcp"]).contains("refused the connection"));
-    assert!(run(&[tape, "--to", "localhost"]).contains("no URL of HTTP"));
+    assert!(run(&[tape, "--to", "localhost"]).contains("not an HTTP URL"));
     assert!(run(&[tape, "--to", "--", "/no/such/server"]).contains("cannot start"));
     assert!(run(&["/no/such/tape", "--to", "--", "true"]).contains("cannot read"));
-    assert!(run(&[tape, "--to"]).contains("the server is missing"));
+    assert!(run(&[tape, "--to"]).contains("no server given"));
     assert!(run(&[tape, "--as-server", "--to", "--", "true"]).contains("cannot be used with"));
     assert!(run(&[tape, "--fail", "ping"]).contains("--as-server"));
     assert!(run(&[tape, "--speed", "0", "--to", "--", "true"]).contains("0.1 to 100"));
     assert!(run(&[tape, "--ignore", ".x", "--to", "--", "true"]).contains("begin with a method"));
     let cut = place.path("cut.jsonl");
     std::fs::write(&cut, &tape_bytes(&place)[..900]).unwrap();
-    assert!(run(&[cut.to_str().unwrap(), "--to", "--", "true"]).contains("cut off"));
+    assert!(run(&[cut.to_str().unwrap(), "--to", "--", "true"]).contains("is truncated"));
 }
 
 /// Lets a client say this to the server that the tape stands for.
@@ -397,7 +397,7 @@ fn a_tape_stands_for_its_server() {
         "{told}"
     );
     assert!(
-        told.contains("not asked for: tools/list (message 4)"),
+        told.contains("not requested: tools/list (message 4)"),
         "{told}"
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();

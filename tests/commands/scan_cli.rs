@@ -100,7 +100,7 @@ fn the_text_output_names_the_problem_and_escapes_control_characters() {
         "BLOCK line 2: bad \\u{1b}[2J",
         "credential_access",
         "Tells the agent to keep something from the user.",
-        "3 looked at: 2 block, 0 alert, 0 warn, 1 clean",
+        "3 scanned: 2 block, 0 alert, 0 warn, 1 clean",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

@@ -281,7 +281,7 @@ fn a_daemon_that_does_not_answer_is_waited_for_once() -> Result<()> {
         "{closed}"
     );
     ensure!(open.contains("count as approved"), "{open}");
-    ensure!(open.contains("says again"), "{open}");
+    ensure!(open.contains("answers again"), "{open}");
     daemon.stop()?;
     Ok(())
 }
@@ -438,7 +438,7 @@ fn a_signed_list_approves_on_other_machines_until_it_revokes() -> Result<()> {
         refused["reason"]
             .as_str()
             .unwrap_or_default()
-            .contains("changed afterwards"),
+            .contains("changed after signing"),
         "{refused}"
     );
     ensure!(talk.list()? == ["read"]);

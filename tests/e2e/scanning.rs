@@ -53,7 +53,7 @@ fn real_servers_are_scanned() -> Result<()> {
         ensure!(sarif["version"] == "2.1.0" && sarif["runs"][0]["results"].is_array());
         let human = String::from_utf8(scan(&command, "human")?)?;
         let summary = human.lines().last().context("no summary")?;
-        ensure!(summary.contains(" looked at: 0 block, 0 alert,"), "{human}");
+        ensure!(summary.contains(" scanned: 0 block, 0 alert,"), "{human}");
     }
     Ok(())
 }

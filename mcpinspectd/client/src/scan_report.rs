@@ -67,7 +67,7 @@ pub fn human(out: &mut dyn Write, outcomes: &[LineReport], colour: bool) -> io::
     };
     writeln!(
         out,
-        "{} looked at: {} block, {} alert, {} warn, {} clean",
+        "{} scanned: {} block, {} alert, {} warn, {} clean",
         outcomes.len(),
         count(Action::Block),
         count(Action::Alert),

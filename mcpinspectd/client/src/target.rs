@@ -49,14 +49,15 @@ impl Wanted<'_> {
             + usize::from(self.url.is_some());
         ensure!(
             named > 0,
-            "the server is missing: its name in a client's configuration, `--url URL` or `-- COMMAND`"
+            "no server given: name one of a client's configuration, or use `--url URL` or `-- COMMAND`"
         );
         ensure!(
             named == 1,
-            "a server has a name, a URL or a command, and not two of them"
+            "give only one of the server's name, `--url` and a command"
         );
         let variable = |name: &str| std::env::var(name).ok();
-        let directory = std::env::current_dir().context("no working directory")?;
+        let directory =
+            std::env::current_dir().context("cannot determine the working directory")?;
         let home = std::env::var("HOME").ok();
         let place = Place {
             directory: &directory,
@@ -82,7 +83,7 @@ impl Wanted<'_> {
             } => {
                 ensure!(
                     self.headers.is_empty(),
-                    "a server that is started has no headers"
+                    "`--header` is only for servers at a URL"
                 );
                 environment.extend_from_slice(self.environment);
                 Ok(Target::Process(Start {
@@ -93,12 +94,12 @@ impl Wanted<'_> {
             }
             Way::Url { url, mut headers } => {
                 if !self.environment.is_empty() {
-                    bail!("a server at a URL runs already, and its environment cannot be changed");
+                    bail!("`--env` is only for servers that are started by a command");
                 }
                 for (name, value) in self.headers {
                     let value = configured::filled(value, place, &variable);
                     let value = value.map_err(|variable| {
-                        anyhow::anyhow!("the header `{name}` needs `{variable}`, which is not in the environment")
+                        anyhow::anyhow!("the header `{name}` uses `{variable}`, which is not set in the environment")
                     })?;
                     headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
                     headers.push((name.clone(), value));
@@ -118,7 +119,7 @@ pub fn header(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.trim().is_empty() => {
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         }
-        _ => Err("it is not `NAME: VALUE`".to_owned()),
+        _ => Err("expected `NAME: VALUE`".to_owned()),
     }
 }
 

@@ -63,7 +63,7 @@ impl Approver {
             Ok(_) => {
                 if silent.take().is_some() {
                     terminal::complain(format_args!(
-                        "mcpinspect: mcpinspectd says again which tools are approved"
+                        "mcpinspect: mcpinspectd answers again; tools have their actual approval status"
                     ));
                 }
             }
@@ -73,7 +73,7 @@ impl Approver {
                     OnFailure::Closed => "unapproved and changed (--on-failure closed)",
                 };
                 terminal::complain(format_args!(
-                    "mcpinspect: rules ask for `tool_status`, and nobody says which tools are approved: {why}. Until then, all tools count as {taken}"
+                    "mcpinspect: cannot ask mcpinspectd which tools are approved: {why}. Until it answers, all tools count as {taken} for `tool_status` in rules"
                 ));
                 *silent = Some(why.clone());
             }

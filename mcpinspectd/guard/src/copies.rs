@@ -169,7 +169,7 @@ impl Writer {
         if let Err(error) = put {
             self.counts.lost.fetch_add(lost + 1, Ordering::SeqCst);
             terminal::complain(format_args!(
-                "mcpinspect: the rule `{}` cannot copy: {error}",
+                "mcpinspect: the rule `{}` cannot copy messages: {error}",
                 self.rule
             ));
             self.rests = Some(Instant::now() + REST);

@@ -55,7 +55,7 @@ impl Daemon {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start what the bus needs")?;
+            .context("cannot start the runtime for the bus")?;
         let told = Arc::clone(&epoch);
         std::thread::spawn(move || runtime.block_on(answer(waiting, &told)));
         Ok(Self {
@@ -93,7 +93,7 @@ impl Daemon {
             reply,
         };
         let asked = self.questions.try_send(question);
-        asked.map_err(|_| "too many questions wait for mcpinspectd".to_owned())?;
+        asked.map_err(|_| "too many requests are waiting for mcpinspectd".to_owned())?;
         let late = |_| ClientError::Timeout.to_string();
         answer.recv_timeout(PATIENCE).map_err(late)?
     }
@@ -140,7 +140,7 @@ async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
                 Ok(Ok(words)) if words.len() == tools.len() => {
                     Ok(words.iter().map(|word| status(word)).collect())
                 }
-                Ok(Ok(_)) => Err("mcpinspectd answers something else".to_owned()),
+                Ok(Ok(_)) => Err("mcpinspectd sent an unexpected answer".to_owned()),
                 Ok(Err(error)) => Err(ClientError::from(error).to_string()),
                 Err(_) => Err(ClientError::Timeout.to_string()),
             };

@@ -61,15 +61,17 @@ use crate::policy::{load, zone};
 
 /// Put a policy in front of a server
 ///
-/// Starts the command as an MCP server and passes messages between it and the client that started the guard, as the
-/// policy says: requests may be answered in the server's place, parameters and results changed, tools hidden.
-/// What no rule matches passes byte for byte. `mcpinspect guard install CLIENT` writes it before the servers'
-/// commands in the client's configuration.
+/// Starts the command as an MCP server and passes messages between it and the client that started
+/// the guard, as the policy says: requests may be answered in the server's place, parameters and
+/// results changed, tools hidden. Messages that match no rule pass unchanged, byte for byte.
+/// `mcpinspect guard install CLIENT` puts the guard before the servers' commands in the client's
+/// configuration.
 ///
-/// A server on HTTP is guarded with `--listen` and `--upstream`: clients use the guard's address in the place of
-/// the server's.
+/// To guard a server on HTTP, use `--listen` and `--upstream`: clients then use the guard's address
+/// instead of the server's.
 ///
-/// Every decision is a line of JSON on standard error, or in a file. The exit status is the server's.
+/// Every decision is a line of JSON on standard error, or in a file. The exit status is the
+/// server's.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Guard {
@@ -78,14 +80,14 @@ pub struct Guard {
     /// Policy files, or directories with *.toml files.
     #[arg(long, value_name = "PATH", default_value = DIRECTORY)]
     policy: Vec<PathBuf>,
-    /// What to do where a message or the policy cannot be judged: a policy with a mistake, a message of more
+    /// What to do if the policy has a mistake, or a message cannot be checked because it is larger
     /// than 64 MiB.
     #[arg(long, value_enum, value_name = "HOW", default_value = "closed")]
     on_failure: OnFailure,
     /// Append decisions to this file instead of writing them to standard error.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The server's name, for rules that ask. Default: that of its package or script.
+    /// The server's name, for rules with `server`. Default: the name of its package or script.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
     #[command(flatten)]
@@ -173,7 +175,7 @@ impl Guard {
     fn policy(&self) -> anyhow::Result<Policy> {
         let default = PathBuf::from(DIRECTORY);
         if self.policy == [default.clone()] && !default.exists() {
-            bail!("there is no policy: give one with --policy, or put files into {DIRECTORY}");
+            bail!("no policy found: give one with --policy, or put files into {DIRECTORY}");
         }
         match (load(&self.policy), self.on_failure) {
             (Some(policy), _) => Ok(policy),

@@ -67,7 +67,7 @@ impl Person {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("cannot start what the bus needs")?;
+            .context("cannot start the runtime for the bus")?;
         std::thread::spawn(move || runtime.block_on(ask_each(waiting)));
         Ok(Self {
             questions,

@@ -70,7 +70,7 @@ impl Webhooks {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
-                .context("cannot start what HTTP needs")?;
+                .context("cannot start the runtime for HTTP")?;
             let client = Client::new(CONNECT)?;
             let lost = Arc::clone(&lost);
             let thread = std::thread::spawn(move || {
@@ -124,7 +124,7 @@ async fn post_each(
         let posted = post(client, &endpoint, text).await;
         if let (Err(why), false) = (&posted, is_silent) {
             terminal::complain(format_args!(
-                "mcpinspect: a decision could not be posted to {}: {why}",
+                "mcpinspect: cannot post a decision to {}: {why}",
                 shown(endpoint.uri())
             ));
         }
@@ -132,7 +132,7 @@ async fn post_each(
         let lost = lost.swap(0, Ordering::SeqCst);
         if lost > 0 {
             terminal::complain(format_args!(
-                "mcpinspect: {lost} decisions were not posted: too many were waiting"
+                "mcpinspect: {lost} decisions were not posted, because too many were waiting"
             ));
         }
     }
@@ -153,12 +153,12 @@ async fn post(client: &Client, endpoint: &Endpoint, text: String) -> Result<(), 
                 let may_work_later =
                     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
                 if !may_work_later {
-                    return Err(format!("it answers {status}"));
+                    return Err(format!("the server answered with status {status}"));
                 }
-                format!("it answers {status}")
+                format!("the server answered with status {status}")
             }
             Ok(Err(failure)) => failure.message,
-            Err(_) => "it does not answer".to_owned(),
+            Err(_) => "the server did not answer in time".to_owned(),
         };
         match pauses.next() {
             Some(pause) => sleep(*pause).await,

@@ -24,8 +24,8 @@ use super::pins::NAME;
 /// Suspend a server; its client keeps running
 ///
 /// Suspends every process of the server: the server itself, its launchers below the client, and
-/// their children. Never touches the client, this program or the system's own processes. Messages
-/// that the server has already sent still arrive.
+/// their children. The client, this program and the system's own processes are never suspended.
+/// Messages that the server has already sent still arrive.
 #[derive(clap::Args)]
 pub struct Freeze {
     #[command(flatten)]
@@ -126,12 +126,12 @@ impl Target {
                 Ok(done) => done,
                 Err(ClientError::NoBus(_) | ClientError::NotRunning) if is_root => {
                     terminal::complain(format_args!(
-                        "mcpinspect: mcpinspectd is not running; acting without it, and without a record"
+                        "mcpinspect: mcpinspectd is not running; acting without it, so nothing is recorded"
                     ));
                     self.directly(action)?
                 }
                 Err(error @ (ClientError::NoBus(_) | ClientError::NotRunning)) => {
-                    bail!("{error}; or run this with sudo, which works without the daemon")
+                    bail!("{error}; or run this with sudo, which does not need the daemon")
                 }
                 Err(error) => return Err(error.into()),
             },
@@ -193,7 +193,7 @@ impl Target {
             )
         })?;
         for missed in &done.missed {
-            terminal::complain(format_args!("mcpinspect: not reached: {missed}"));
+            terminal::complain(format_args!("mcpinspect: not contained: {missed}"));
         }
         Ok(match done.missed.is_empty() {
             true => ExitCode::SUCCESS,

@@ -20,7 +20,7 @@ pub fn on_bus<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime that the bus needs")?
+        .context("cannot start the runtime for the bus")?
         .block_on(work)
 }
 

@@ -111,9 +111,8 @@ impl Rest {
         let decided = registry
             .decide(pins::server_of(&item), &item.key, kind, hash, by)
             .map_err(|error| match error {
-                DecideError::Storage(_) => {
-                    anyhow::Error::new(error).context("nothing was decided; try again with sudo")
-                }
+                DecideError::Storage(_) => anyhow::Error::new(error)
+                    .context("no decision was recorded; try again with sudo"),
                 other => other.into(),
             })?;
         let done = match kind {
@@ -176,7 +175,7 @@ pub fn resolve(
     match fitting.as_slice() {
         [hash] => Ok(*hash),
         [] => bail!(
-            "no definition of {} has a hash that starts with {digits}; known are {}",
+            "no definition of {} has a hash that starts with {digits}; known hashes: {}",
             pins::noun(&item.key),
             versions
                 .iter()
@@ -186,6 +185,6 @@ pub fn resolve(
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
-        _ => bail!("the hashes of several definitions start with {digits}; use more digits"),
+        _ => bail!("several hashes start with {digits}; give more digits"),
     }
 }

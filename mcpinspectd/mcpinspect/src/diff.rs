@@ -84,7 +84,7 @@ impl Diff {
                 pins::server_of(other) == pins::server_of(&item) && other.key == item.key
             })
             .map(|(_, outcome)| outcome)
-            .context("the item is gone")?;
+            .context("the item no longer exists; run `mcpinspect tools` for the current list")?;
         if self.json {
             let text = terminal_safe(&compared(&item, &comparison, &outcome))?;
             terminal::print(|out| writeln!(out, "{text}"))?;

@@ -77,8 +77,8 @@ impl Events {
         let events = answer(manager.list_events("", 0)).await?;
         let mut shown = VecDeque::new();
         for text in &events {
-            let event: Value =
-                serde_json::from_str(text).context("the daemon sent an event that is not JSON")?;
+            let event: Value = serde_json::from_str(text)
+                .context("the daemon sent an event that is not valid JSON")?;
             let id = event["event_id"].as_str().unwrap_or_default();
             // An event that arrived between the two calls has no title yet.
             let Some(signal) = by_id.get(id) else {
@@ -119,7 +119,7 @@ impl Events {
             let line = match answer(manager.get_event(&signal.event_id)).await {
                 Ok(text) => {
                     let event: Value = serde_json::from_str(&text)
-                        .context("the daemon sent an event that is not JSON")?;
+                        .context("the daemon sent an event that is not valid JSON")?;
                     self.line(&signal, Some((&event, &text)))
                 }
                 // Another user's event.

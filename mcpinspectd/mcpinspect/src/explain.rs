@@ -64,14 +64,13 @@ pub fn explanation(word: &str) -> anyhow::Result<String> {
             .map(|category| category.as_str())
             .collect();
         anyhow::bail!(
-            "there is no category `{word}`; the categories are {}",
+            "unknown category `{word}`; the categories are {}",
             known.join(", ")
         );
     };
     let of_the_model = act.map(|act| {
         format!(
-            "{word}: a sentence of a definition. {}\n\nThe built-in model of what sentences ask found it, \
-             not a rule: no phrase gives it away.\nIts category is {category}.\n\n",
+            "{word}: a sentence of a definition. {}\n\nIt was found by the built-in model of what sentences ask, not by a rule: no single phrase triggers it.\nIts category is {category}.\n\n",
             act.says
         )
     });

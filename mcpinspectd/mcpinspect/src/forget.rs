@@ -14,9 +14,9 @@ use super::pins::{self, NAME, RegistryLocation, Whose};
 
 /// Remove a server, or one of its tools, from the registry
 ///
-/// The pin and all known definitions are deleted. If the server offers the tool again, it is new and
-/// pinned as it is then, so forget only servers that you no longer use. The decision itself stays on
-/// record, and a running daemon emits an event for it.
+/// The pin and all known definitions are deleted. If the server offers the tool again, the tool
+/// counts as new and its definition is pinned, so forget only servers that you no longer use. The
+/// decision itself stays on record, and a running daemon emits an event for it.
 #[derive(clap::Args)]
 pub struct Forget {
     /// The server's name, as `mcpinspect tools` shows it.

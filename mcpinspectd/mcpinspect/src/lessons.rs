@@ -28,7 +28,7 @@ impl RegistryLocation {
         if let Err(error) = File::open(&path)
             && error.kind() == std::io::ErrorKind::PermissionDenied
         {
-            return "\nWhat your decisions taught about it is readable by root and the group mcpinspect.\n"
+            return "\nOnly root and the group mcpinspect can read what detection has learned from your decisions about it.\n"
                 .to_owned();
         }
         let (active, _) = rule_files::load(&[&path]);
@@ -40,7 +40,7 @@ impl RegistryLocation {
         let more = lessons.lenience(Some(uid), category, now);
         let mut out = format!(
             "\nYour decisions raised the limit for such an alert by {more:.1} (log odds), for servers that run as \
-             uid {uid}.\nWhat stays below it is a warning. These were one alert too many:\n"
+             uid {uid}.\nFindings below it are warnings. The decisions were about these alerts:\n"
         );
         for lesson in about {
             let _ = writeln!(
@@ -56,15 +56,15 @@ impl RegistryLocation {
     }
 }
 
-/// Undo what decisions taught: alerts come at the limits that detection was delivered with
+/// Undo what detection has learned from decisions: alerts use the built-in limits again
 ///
-/// The decisions themselves stand, and so do suppressions.
+/// The decisions themselves and suppressions stay in force.
 #[derive(clap::Args)]
 pub struct ForgetLessons {
-    /// The user whose lessons are forgotten, by name or id. Default: you.
+    /// The user whose lessons to forget, by name or id. Default: you.
     #[arg(long, value_name = "USER", value_parser = user)]
     user: Option<u32>,
-    /// Forget everybody's.
+    /// Forget the lessons of all users.
     #[arg(long, conflicts_with = "user")]
     all: bool,
     #[command(flatten)]
@@ -78,7 +78,7 @@ fn user(word: &str) -> Result<u32, String> {
     }
     match User::from_name(word) {
         Ok(Some(user)) => Ok(user.uid.as_raw()),
-        _ => Err("there is no such user".to_owned()),
+        _ => Err("no such user; give a name or an id".to_owned()),
     }
 }
 
@@ -105,7 +105,7 @@ impl ForgetLessons {
             if count > 0 && !reloaded {
                 writeln!(
                     out,
-                    "a running daemon goes by them until `systemctl reload mcpinspectd`"
+                    "a running daemon uses them until `systemctl reload mcpinspectd`"
                 )?;
             }
             Ok(())

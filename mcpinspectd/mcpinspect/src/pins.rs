@@ -86,7 +86,7 @@ fn usable(path: &Path, opened: io::Result<File>, doing: &str) -> anyhow::Result<
     }
 }
 
-/// Whose pins.
+/// Whose pins to use.
 #[derive(clap::Args)]
 pub struct Whose {
     /// The user whose pins are meant, by name or id, where several users have a server of this name.
@@ -122,7 +122,7 @@ impl Whose {
             (Some(user), _) => Ok(user),
             (None, [owner]) => Ok(*owner),
             _ => bail!(
-                "several users have this of the server {server}: {}; choose one with --user",
+                "several users have this item of the server {server}: {}; choose one with --user",
                 known()
             ),
         }
@@ -140,10 +140,7 @@ fn owner(word: &str) -> Result<Owner, String> {
     }
     match User::from_name(word) {
         Ok(Some(user)) => Ok(Owner::User(user.uid.as_raw())),
-        _ => Err(format!(
-            "there is no user {}",
-            escape::printable(word, NAME)
-        )),
+        _ => Err(format!("no such user: {}", escape::printable(word, NAME))),
     }
 }
 

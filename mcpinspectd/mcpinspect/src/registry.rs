@@ -18,8 +18,8 @@ use super::pins::{self, NAME, RegistryLocation};
 
 /// Show how large the tool registry is, server by server
 ///
-/// Items are tools, instructions, server information and programs. Those that nobody decided on and
-/// nobody has seen for a year are evicted; `mcpinspect forget SERVER` removes a server at once.
+/// Items are tools, instructions, server information and programs. Items without a decision that
+/// were not seen for a year are evicted; `mcpinspect forget SERVER` removes a server at once.
 #[derive(clap::Args)]
 pub struct RegistryCommand {
     /// Print one JSON object.

@@ -15,15 +15,16 @@ use super::tape;
 
 /// Write a recorded session or a tape as one HTML page
 ///
-/// The page has the sequence of calls as a drawing, response times, the tools and how their definitions changed,
-/// what was found, and the messages. It is one file that loads nothing and runs no script, so it can be passed on;
-/// what is on it was said by the session's programs. Secrets are masked as they are in the store.
+/// The page shows a diagram of the calls, response times, the tools and how their definitions
+/// changed, findings, and the messages. It is one file that loads nothing and runs no script, so it
+/// can be shared; its content comes from the session's programs and is untrusted. Secrets are
+/// masked as they are in the store.
 #[derive(clap::Args)]
 pub struct ReportCommand {
-    /// A session's id or the beginning of it (see `mcpinspect sessions`), or the file of a tape.
+    /// A session's id or the beginning of it (see `mcpinspect sessions`), or a tape file.
     #[arg(value_name = "SESSION|TAPE")]
     source: String,
-    /// The file to write, which must not exist. Default: standard output.
+    /// The file to write; it must not exist yet. Default: standard output.
     #[arg(short, long, value_name = "FILE.html")]
     output: Option<PathBuf>,
     #[command(flatten)]

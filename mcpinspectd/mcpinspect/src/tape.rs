@@ -41,7 +41,7 @@ const REMARK: usize = 1000;
 /// Write recorded sessions to files, and read such files
 ///
 /// A tape is one session as JSON lines: a header, and a line for each message. A file whose name ends in
-/// `.zst` is compressed. `mcpinspectd run --from-tape FILE` examines one as if its messages went by now.
+/// `.zst` is compressed. `mcpinspectd run --from-tape FILE` examines one as if its messages were sent now.
 #[derive(clap::Args)]
 pub struct TapeCommand {
     #[command(subcommand)]
@@ -59,12 +59,12 @@ enum Command {
 
 /// Write a recorded session to a tape
 ///
-/// The tape has what the store has: with the default settings, secrets are masked.
+/// The tape has the same content as the store: with the default settings, secrets are masked.
 #[derive(clap::Args)]
 struct Export {
     /// The session's id, or the beginning of it; see `mcpinspect sessions`.
     session: String,
-    /// The file to write, which must not exist. Default: standard output.
+    /// The file to write; it must not exist yet. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -73,8 +73,9 @@ struct Export {
 
 /// Put a tape's messages into the message store
 ///
-/// They are examined on the way, and what is found is recorded with them; nothing is pinned. Only root
-/// and the group mcpinspect can look at an imported session. Needs the right to write the store: sudo.
+/// The messages are examined, and findings are recorded with them; nothing is pinned. Only root and
+/// the group mcpinspect can read an imported session. Requires permission to write the store: use
+/// sudo.
 #[derive(clap::Args)]
 struct Import {
     /// The tape.
@@ -83,7 +84,7 @@ struct Import {
     location: StoreLocation,
 }
 
-/// Show what is on a tape, and whether it is whole
+/// Show what is on a tape, and whether it is complete
 #[derive(clap::Args)]
 struct Info {
     /// The tape.
@@ -93,26 +94,26 @@ struct Info {
     json: bool,
 }
 
-/// Copy a tape without what tells whose it was
+/// Copy a tape without personal content
 ///
-/// What users and servers said is replaced, the same by the same; the structure of messages, methods,
-/// names and definitions of tools stay, and so do distances in time. Look at the copy before you give it
-/// away: a tool's name or definition may tell more than its author meant.
+/// Text of users and servers is replaced by placeholders, equal text by equal placeholders. The
+/// structure of messages, methods, names and definitions of tools, and intervals of time are kept.
+/// Check the copy before you share it: a tool's name or definition may reveal more than intended.
 #[derive(clap::Args)]
 struct Anonymise {
     /// The tape.
     tape: PathBuf,
-    /// The file to write, which must not exist. Default: standard output.
+    /// The file to write; it must not exist yet. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Make a tape of recorded HTTP connections
+/// Make a tape from recorded HTTP connections
 ///
-/// Each connection is two files of raw bytes: what its client sent, and what its server sent, as tcpflow
-/// writes them and Wireshark saves a followed stream. HTTP/1.1 and HTTP/2 without TLS are read. Several
-/// connections make one session; name them in their order. Such files hold no times, so all messages have
-/// the time at which the last of the files was written. Secrets are not masked.
+/// Each connection is two files of raw bytes: what its client sent, and what its server sent, as
+/// tcpflow writes them and Wireshark saves a followed stream. HTTP/1.1 and HTTP/2 without TLS are
+/// supported. Several connections form one session; name them in order. Such files contain no
+/// times, so all messages get the time at which the last file was written. Secrets are not masked.
 #[derive(clap::Args)]
 struct FromHttp {
     /// The files, two for each connection: CLIENT SERVER.
@@ -121,7 +122,7 @@ struct FromHttp {
     /// The session, by its `Mcp-Session-Id`, if there are several.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// The file to write, which must not exist. Default: standard output.
+    /// The file to write; it must not exist yet. Default: standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -232,7 +233,7 @@ impl Info {
             header.totals = counting.totals;
         } else if counting.totals != header.totals {
             bail!(
-                "{}: the tape has {} messages, and its header says {}: it is not whole, or was changed",
+                "{}: the tape has {} messages, but its header says {}: it is incomplete or was changed",
                 self.tape.display(),
                 counting.totals.messages,
                 header.totals.messages
@@ -337,7 +338,9 @@ impl FromHttp {
         let mut flows = Vec::new();
         let (pairs, rest) = self.files.as_chunks::<2>();
         if !rest.is_empty() {
-            bail!("each connection is two files: what its client sent, and what its server sent");
+            bail!(
+                "give two files for each connection: what its client sent, and what its server sent"
+            );
         }
         for [client, server] in pairs {
             let mut read = |path: &Path| {

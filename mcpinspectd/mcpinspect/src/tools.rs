@@ -27,8 +27,9 @@ const WIDTH: usize = 40;
 /// List the tools of all servers and compare them with their pins
 ///
 /// A `new` tool was first seen and pinned within the last day, and no one has decided on it yet;
-/// `unchanged` matches its pin; `changed` does not; `approved` is on a signed list of approvals; `removed` is no longer offered; `unpinned` is pinned
-/// when it is next seen. A server's own metadata is listed as (instructions) and (server info).
+/// `unchanged` matches its pin; `changed` does not; `approved` is on a signed list of approvals;
+/// `removed` is no longer offered; `unpinned` will be pinned when it is next seen. A server's own
+/// metadata is listed as (instructions) and (server info).
 #[derive(clap::Args)]
 pub struct Tools {
     /// List only this server's tools.
@@ -278,8 +279,8 @@ fn table(
 ) -> io::Result<()> {
     if rows.is_empty() {
         let why = match (nothing_known, changed) {
-            (false, true) => "Everything is as pinned.",
-            _ => "No server has been seen yet: use an MCP client while mcpinspectd runs.",
+            (false, true) => "All items match their pins.",
+            _ => "No server has been seen yet: use an MCP client while mcpinspectd is running.",
         };
         return writeln!(out, "{why}");
     }

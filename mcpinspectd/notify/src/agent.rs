@@ -157,7 +157,7 @@ async fn show(list: &mut NotificationList, notifier: &Notifier, daemon: Option<D
         match cards::show(notifier, &notification).await {
             Ok(id) => list.shown(&notification.server, id, Instant::now()),
             Err(error) => {
-                tracing::debug!("the desktop refuses notifications: {error}");
+                tracing::debug!("the desktop rejects notifications: {error}");
                 list.refused(Instant::now());
                 return;
             }

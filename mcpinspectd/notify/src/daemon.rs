@@ -91,7 +91,7 @@ impl DaemonSignals {
                 self.duplicates = ids.collect();
                 self.missed = missed.into();
             }
-            Err(error) => tracing::debug!("cannot catch up: {error:#}"),
+            Err(error) => tracing::debug!("cannot fetch missed events: {error:#}"),
         }
     }
 }

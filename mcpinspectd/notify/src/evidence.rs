@@ -125,7 +125,7 @@ impl Evidence {
 
     fn change(&self) -> Option<String> {
         let changed = self.changed.join(", ");
-        let line = format!("Not as it was pinned: {changed}");
+        let line = format!("Differs from its pin: {changed}");
         (!changed.is_empty()).then(|| printable(&line, LINE))
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         let changed = json!({"detections": [], "changes": [{"field": "description"}, {"field": "a\u{202e}"}]});
         assert_eq!(
             of(changed).lines(),
-            ["Not as it was pinned: description, a\\u{202e}"]
+            ["Differs from its pin: description, a\\u{202e}"]
         );
     }
 

@@ -29,7 +29,7 @@ pub fn write(groups: &[KeptGroup]) -> io::Result<File> {
 /// Reads what [`write()`] wrote. A version that has changed its mind about the format starts without cards.
 pub fn read(input: impl Read) -> Vec<KeptGroup> {
     serde_json::from_reader(BufReader::new(input.take(MOST))).unwrap_or_else(|error| {
-        tracing::warn!("the cards on the screen cannot be taken over: {error}");
+        tracing::warn!("cannot restore the notifications on the screen: {error}");
         Vec::new()
     })
 }

@@ -49,7 +49,7 @@ struct Arguments {
     /// Start with the events after the one with this id.
     #[arg(long, value_name = "ID")]
     after: Option<String>,
-    /// Go on with the cards that an earlier run left on standard input.
+    /// Restore notifications from standard input, where an earlier run wrote them.
     #[arg(long, hide = true)]
     resume: bool,
     /// Log filter, such as `debug`. Default: `RUST_LOG`, or `info` if that is not set.
@@ -111,7 +111,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         left = agent::run(filter, left, program.as_ref()) => {
             if let Some(program) = &program {
                 tracing::info!("this program has been replaced: starting the new version");
-                let cards = handover::write(&left.cards).context("cannot keep the cards")?;
+                let cards = handover::write(&left.cards).context("cannot save the notifications")?;
                 let error = program.re_execute(arguments.restarted_after(left.last), cards);
                 return Err(error).context("cannot start the program that replaced this one");
             }

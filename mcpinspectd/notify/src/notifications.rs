@@ -398,7 +398,7 @@ mod tests {
             .iter()
             .map(|one| (one.server.as_str(), one.replaces, one.lines.as_slice()))
             .collect();
-        let told = ["Not as it was pinned: title", "Severity: high"].map(str::to_owned);
+        let told = ["Differs from its pin: title", "Severity: high"].map(str::to_owned);
         let waited = ["Severity: low".to_owned()];
         assert_eq!(
             again,

@@ -199,7 +199,7 @@ fn a_crash_shows_how_the_server_ended_and_what_it_said_last() {
     assert_eq!(told["error"]["details"]["exitStatus"], 3);
     let message = told["error"]["message"].as_str().unwrap();
     assert!(
-        message.ends_with("(exit status: 3) before it answered; it said last: no configuration"),
+        message.ends_with("(exit status: 3) before it answered; its last output: no configuration"),
         "{message}"
     );
 }

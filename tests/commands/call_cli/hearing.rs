@@ -177,12 +177,12 @@ fn the_wire_is_for_root_and_for_servers_that_are_started() {
         "http://127.0.0.1:1/",
     ];
     let output = mcpinspect(&at_url).output().unwrap();
-    let mut refused = vec![(output, "standard input and output only")];
+    let mut refused = vec![(output, "only for servers on standard input and output")];
     let plain = place.call("legacy", &["tools/list", "--wire"]);
     refused.push((plain, "with `--structured` or `--script`"));
     if !nix::unistd::Uid::effective().is_root() {
         let unprivileged = place.call("legacy", &["tools/list", "--wire", "--structured"]);
-        refused.push((unprivileged, "needs root"));
+        refused.push((unprivileged, "requires root"));
     }
     for (output, reason) in refused {
         assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -140,6 +140,6 @@ fn a_server_is_started_by_its_name_in_a_configuration() {
     assert_eq!(output.status.code(), Some(2));
     assert!(
         String::from_utf8_lossy(&output.stderr)
-            .contains("no configuration of a client has a server `unknown`")
+            .contains("no client configuration has a server `unknown`")
     );
 }

@@ -30,7 +30,10 @@ fn a_script_runs_over_one_connection_and_says_what_did_not_hold() {
         [(1, true), (2, true), (3, true), (4, false), (6, false)],
         "{told:#}"
     );
-    assert_eq!(steps[4]["expectations"][0]["message"], "it is 3, and not 4");
+    assert_eq!(
+        steps[4]["expectations"][0]["message"],
+        "expected 4, found 3"
+    );
     assert_eq!(steps[4]["success"], true);
     assert_eq!(
         steps[4]["stderr"],
@@ -51,7 +54,7 @@ fn a_script_runs_over_one_connection_and_says_what_did_not_hold() {
     assert_eq!(failures[0].attribute("type"), Some("protocol"));
     assert_eq!(
         failures[1].attribute("message"),
-        Some("result.structuredContent.a: it is 3, and not 4")
+        Some("result.structuredContent.a: expected 4, found 3")
     );
 
     let good = place.write("good.json", r#"{"steps": [{"method": "ping", "unchecked": true, "onError": "continue"}, {"method": "tools/list"}]}"#);

@@ -21,11 +21,11 @@ use crate::scan_report;
 /// Scan definitions and messages for poisoned tools and injected content
 ///
 /// Each line of the input is a tool's definition, {"tool": …, "server": …}, a JSON-RPC message,
-/// {"message": …}, a whole server, {"server": …, "tools": […]}, or a whole session, {"messages": [{"server":
-/// …, "direction": …, "message": …}, …]}. Lines with the same `server` are that server's tools: a tool
-/// that copies or shadows another server's tool is found if both are in the input. A file may also be one
-/// JSON value with several servers. With `--` and
-/// a command, starts that MCP server, scans what it offers, and stops it.
+/// {"message": …}, a whole server, {"server": …, "tools": […]}, or a whole session, {"messages":
+/// [{"server": …, "direction": …, "message": …}, …]}. Lines with the same `server` are that
+/// server's tools: a tool that copies or shadows another server's tool is found if both are in the
+/// input. A file may also be one JSON value with several servers. With `--` and a command, starts
+/// that MCP server, scans what it offers, and stops it.
 #[derive(clap::Args)]
 pub struct Scan {
     /// File with one JSON value per line; standard input if omitted or `-`.
@@ -34,13 +34,13 @@ pub struct Scan {
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
-    /// Exit with status 1 at this verdict or a worse one.
+    /// Exit with status 1 if a verdict is this one or worse.
     #[arg(long, value_enum, value_name = "VERDICT")]
     fail_on: Option<FailOn>,
     /// Directory (or file) with your own rules and suppressions.
     #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
-    /// The layers of detection that judge sessions: evidence, meaning, context, behaviour.
+    /// The detection layers to use for sessions: evidence, meaning, context, behaviour.
     #[arg(
         long,
         value_name = "NAMES",

@@ -134,7 +134,7 @@ impl Link {
                     Ok(response) => {
                         let status = response.status();
                         broken.message = format!(
-                            "the server ended the stream before it answered, and does not resume it (HTTP status {status})"
+                            "the server ended the stream before it answered, and refused to resume it (HTTP status {status})"
                         );
                     }
                     Err(failure) => broken = failure,
@@ -251,7 +251,7 @@ async fn read(mut body: Incoming, limit: usize) -> Result<(Vec<u8>, bool), Failu
 fn broken(error: &hyper::Error) -> Failure {
     transport(
         "closed",
-        format!("the server's response broke off: {error}"),
+        format!("the connection to the server was lost in the middle of its response: {error}"),
     )
 }
 

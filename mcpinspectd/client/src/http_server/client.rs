@@ -75,7 +75,7 @@ impl Client {
         }
         Err(transport(
             "redirected",
-            format!("{} redirects without end", shown(&to.uri)),
+            format!("{} redirects too many times", shown(&to.uri)),
         ))
     }
 }
@@ -126,9 +126,9 @@ fn redirected(
         );
     let to = resolve(from, location);
     let why = match &to {
-        None => "which is no URL of HTTP",
+        None => "which is not an HTTP URL",
         Some(to) if !is_same_server(from, to) => {
-            "which is another server, and gets neither the message nor the headers"
+            "which is another server; the message and headers were not sent there"
         }
         Some(_) if !keeps => "with a status that turns the message into a GET",
         Some(to) => return Ok(to.clone()),
@@ -180,11 +180,11 @@ pub fn unreached(uri: &Uri, error: &legacy::Error) -> Failure {
     let message = match code {
         "refused" => format!("{uri} refused the connection"),
         "timeout" => format!("{uri} did not accept the connection in time"),
-        "unknown_host" => format!("the host of {uri} is not known: {reason}"),
-        "tls" => format!("{uri} cannot be trusted or speaks no TLS: {reason}"),
-        "not_http" => format!("{uri} answers with something that is not HTTP: {reason}"),
-        "closed" => format!("the connection to {uri} broke off: {reason}"),
-        _ => format!("{uri} cannot be reached: {reason}"),
+        "unknown_host" => format!("cannot resolve the host of {uri}: {reason}"),
+        "tls" => format!("TLS with {uri} failed: {reason}"),
+        "not_http" => format!("{uri} did not answer with HTTP: {reason}"),
+        "closed" => format!("the connection to {uri} was lost: {reason}"),
+        _ => format!("cannot reach {uri}: {reason}"),
     };
     transport(code, message).with(json!({ "url": uri, "reason": reason }))
 }

@@ -28,26 +28,26 @@ impl Endpoint {
         let quoted = || printable(url, QUOTED);
         let uri: Uri = url
             .parse()
-            .with_context(|| format!("`{}` is no URL", quoted()))?;
+            .with_context(|| format!("invalid URL `{}`", quoted()))?;
         ensure!(
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty()),
-            "`{}` is no URL of HTTP: `https://HOST/PATH`",
+            "`{}` is not an HTTP URL: expected `https://HOST/PATH`",
             quoted()
         );
         if uri
             .authority()
             .is_some_and(|authority| authority.as_str().contains('@'))
         {
-            bail!("a user and password belong into a header, not into the URL");
+            bail!("put the user and password into a header, not into the URL");
         }
         let mut all = HeaderMap::new();
         for (name, value) in headers {
-            let invalid = || format!("`{}` is no header", printable(name, QUOTED));
+            let invalid = || format!("invalid header `{}`", printable(name, QUOTED));
             let header: HeaderName = name.parse().with_context(invalid)?;
             ensure!(
                 header != CONTENT_LENGTH && header != TRANSFER_ENCODING,
-                "the header `{header}` follows from the message"
+                "the header `{header}` is set from the message; remove it"
             );
             let mut value: HeaderValue = value.parse().with_context(invalid)?;
             value.set_sensitive(true);

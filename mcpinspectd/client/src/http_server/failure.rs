@@ -46,7 +46,7 @@ impl Refused<'_> {
             ),
             StatusCode::NOT_FOUND if self.in_session => (
                 "session_ended",
-                format!("the server does not know the session any more{said}"),
+                format!("the server no longer knows the session{said}"),
             ),
             _ if !status.is_success() => (
                 "http_status",
@@ -59,7 +59,7 @@ impl Refused<'_> {
             _ => (
                 "not_mcp",
                 format!(
-                    "the server answered with what is no message of MCP ({}){said}",
+                    "the server's answer is not an MCP message ({}){said}",
                     if kind.is_empty() {
                         "no content type"
                     } else {
@@ -88,9 +88,9 @@ impl Refused<'_> {
         let wanted = printable(&wanted, QUOTED);
         match wanted.is_empty() {
             true => {
-                "the server wants to know who asks (HTTP status 401), and does not say how".into()
+                "the server requires authentication (HTTP status 401) without saying which".into()
             }
-            false => format!("the server wants to know who asks (HTTP status 401): {wanted}"),
+            false => format!("the server requires authentication (HTTP status 401): {wanted}"),
         }
     }
 }

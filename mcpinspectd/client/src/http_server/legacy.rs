@@ -46,14 +46,14 @@ impl Link {
         let Some(uri) = resolve(&self.endpoint.uri, &place) else {
             return Err(transport(
                 "not_mcp",
-                "the server's stream of events names no URL of HTTP",
+                "the server's event stream does not name an HTTP URL",
             ));
         };
         if !is_same_server(&self.endpoint.uri, &uri) {
             return Err(transport(
                 "redirected",
                 format!(
-                    "the server wants messages sent to {}, which is another server and gets none",
+                    "the server asks to send messages to {}, which is another server; none were sent",
                     shown(&uri)
                 ),
             ));

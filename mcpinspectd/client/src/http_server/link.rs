@@ -140,7 +140,7 @@ impl Link {
         };
         let may_be_older = is_greeting(&message.method) && is_wrong_place(response.status());
         let failure = match self.answer(message.asked(id), response).await {
-            Ok(()) => transport("no_answer", "the server's response has no answer in it"),
+            Ok(()) => transport("no_answer", "the server's response contains no answer"),
             Err(failure) => failure,
         };
         if !may_be_older || self.session().is_some() {

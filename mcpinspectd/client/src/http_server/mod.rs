@@ -72,7 +72,7 @@ impl HttpServer {
     /// This machine lacks the prerequisites.
     pub fn new(endpoint: Endpoint, connect: Duration) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("cannot start what HTTP needs")?;
+        let runtime = runtime.context("cannot start the runtime for HTTP")?;
         let (outbox, outgoing) = channel(QUEUE);
         let (incoming, inbox) = channel(QUEUE);
         let link = Arc::new(Link::new(endpoint, connect, incoming)?);
@@ -141,7 +141,7 @@ impl Peer for HttpServer {
 
     fn end(&mut self) -> End {
         End {
-            what: "the server ended its stream of events".to_owned(),
+            what: "the server ended its event stream".to_owned(),
             ..End::default()
         }
     }

@@ -31,12 +31,11 @@ pub async fn answer(asked: Asked, response: Response<Incoming>) -> Response<Flow
     }
     let mut headers = heads::downward(&head.headers);
     if head.status.is_redirection() && !stays(&asked, &mut headers) {
-        let words = "the server redirects to another server, which no policy stands in front of";
+        let words = "the server redirects to another server, which is not behind this gateway";
         return asked.failed(bad, words).await;
     }
     let Ok(asked) = remembered(asked, head.status, &headers) else {
-        let words =
-            "all sessions that the gateway has room for are in use; `--max-sessions` allows more";
+        let words = "the gateway has reached its maximum number of sessions; raise it with `--max-sessions`";
         return reply::refusal(StatusCode::SERVICE_UNAVAILABLE, None, INVALID, words);
     };
     let is_empty = body.is_end_stream() && asked.own.is_empty();
@@ -44,7 +43,7 @@ pub async fn answer(asked: Asked, response: Response<Incoming>) -> Response<Flow
         return response_of(head.status, headers, Flow::of(""));
     }
     let Ok(mut source) = Source::new(&mut headers, body) else {
-        let words = "the server's answer is compressed in a way that is not known here";
+        let words = "the server's answer has an unsupported content encoding";
         return asked.failed(bad, words).await;
     };
     let kind = heads::kind(&headers);
@@ -165,7 +164,7 @@ struct Beginning {
 }
 
 const TOO_LONG: &str = "the server's answer is too large";
-const BROKEN: &str = "the connection to the server broke off in the middle of its answer";
+const BROKEN: &str = "the connection to the server was lost in the middle of its answer";
 
 impl Beginning {
     fn new(hub: &Hub) -> Self {

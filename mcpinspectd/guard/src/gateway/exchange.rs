@@ -89,7 +89,7 @@ async fn exchange(
         return refuse(
             StatusCode::SERVICE_UNAVAILABLE,
             "too_many_sessions",
-            "all sessions that the gateway has room for are in use; `--max-sessions` allows more",
+            "the gateway has reached its maximum number of sessions; raise it with `--max-sessions`",
         );
     };
     let mut headers = heads::upward(&head.headers);
@@ -97,7 +97,7 @@ async fn exchange(
         let judge = &party.judge;
         let reason = "header_mismatch";
         let is_untold = judge.ambiguous(Direction::ClientToServer, &body, reason);
-        let words = format!("{field} does not say what the message says");
+        let words = format!("{field} does not match the message");
         return Err(Box::new(Refusal {
             response: reply::refusal(StatusCode::BAD_REQUEST, said.only(), MISMATCH, &words),
             reason: is_untold.then_some(reason),
@@ -149,11 +149,11 @@ fn check(hub: &Hub, head: &request::Parts) -> Result<(), Refused> {
         return refuse(StatusCode::FORBIDDEN, shut.reason(), &shut.to_string());
     }
     if head.method == Method::CONNECT {
-        let words = "there are no tunnels here";
+        let words = "CONNECT is not supported";
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "tunnel", words);
     }
     if let Some(name) = heads::repeated(&head.headers) {
-        let words = format!("the field `{name}` may stand there once");
+        let words = format!("the field `{name}` must not be repeated");
         return refuse(StatusCode::BAD_REQUEST, "repeated_field", &words);
     }
     let session = head.headers.get(SESSION);
@@ -167,7 +167,7 @@ fn check(hub: &Hub, head: &request::Parts) -> Result<(), Refused> {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", words);
     }
     if heads::has_foreign_alphabet(&head.headers) {
-        let words = "JSON is UTF-8";
+        let words = "the message is not valid UTF-8";
         return refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "foreign_alphabet",
@@ -196,11 +196,11 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(_))) => {
-                    let words = "the message broke off";
+                    let words = "the message is incomplete: the connection was lost";
                     return refuse(StatusCode::BAD_REQUEST, "broken_off", words);
                 }
                 Err(_) => {
-                    let words = "the message stalled";
+                    let words = "the message is incomplete: nothing arrived for too long";
                     return refuse(StatusCode::REQUEST_TIMEOUT, "stalled", words);
                 }
             };
@@ -211,7 +211,7 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
                 return too_large();
             }
             if !held.set(bytes.len() + piece.len()) {
-                let words = "the gateway holds too many messages; try again later";
+                let words = "the gateway's memory for messages is full; try again later";
                 return refuse(StatusCode::SERVICE_UNAVAILABLE, "no_room", words);
             }
             bytes.extend_from_slice(piece);
@@ -221,7 +221,7 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
     match timeout(WHOLE, all).await {
         Ok(bytes) => Ok((bytes?, held)),
         Err(_) => {
-            let words = "the message took too long";
+            let words = "the message did not arrive in time";
             refuse(StatusCode::REQUEST_TIMEOUT, "stalled", words)
         }
     }

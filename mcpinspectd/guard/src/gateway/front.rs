@@ -109,12 +109,12 @@ impl Forward {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Nowhere {
     #[error(
-        "this is a proxy for servers at http URLs: a request has to begin with such a URL. For a server at an https URL, use `mcpinspect guard --listen --upstream`"
+        "this proxy accepts only requests for http URLs. For a server at an https URL, use `mcpinspect guard --listen --upstream`"
     )]
     NoServer,
-    #[error("this server is not allowed; `--to` allows it")]
+    #[error("this server is not allowed; allow it with `--to`")]
     NotAllowed,
-    #[error("the proxy talks to too many servers; try again later")]
+    #[error("the proxy is connected to too many servers; try again later")]
     NoRoom,
 }
 

@@ -22,13 +22,13 @@ pub struct Gate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Shut {
     /// It names no host, or two.
-    #[error("the request has to name one host")]
+    #[error("the request must have exactly one host")]
     NoHost,
     /// It names a host that is not allowed.
-    #[error("the host `{0}` is not allowed; `--allow-host` allows it")]
+    #[error("the host `{0}` is not allowed; allow it with `--allow-host`")]
     Host(String),
     /// It comes from a page that is not allowed.
-    #[error("pages of the origin `{0}` are not allowed; `--allow-origin` allows them")]
+    #[error("the origin `{0}` is not allowed; allow it with `--allow-origin`")]
     Origin(String),
 }
 

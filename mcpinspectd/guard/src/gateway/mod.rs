@@ -83,20 +83,20 @@ pub struct Options {
     /// the servers that they name, each under the name of its host.
     #[arg(long, requires = "listen", group = "target", conflicts_with = "server")]
     forward: bool,
-    /// A server that clients of `--forward` may reach, as `HOST` or `HOST:PORT`. Without it, all.
+    /// A server that clients of `--forward` may reach, as `HOST` or `HOST:PORT`. Default: all servers.
     #[arg(long, value_name = "SERVER", requires = "forward")]
     to: Vec<String>,
-    /// Listen at an address that other machines reach. The gateway asks nobody who they are, and does not
-    /// encrypt.
+    /// Allow listening at an address that other machines can reach. The gateway neither
+    /// authenticates clients nor encrypts.
     #[arg(long, requires = "listen")]
     allow_remote: bool,
-    /// A name by which clients reach the gateway, beside `localhost` and IP addresses.
+    /// A host name under which clients reach the gateway, besides `localhost` and IP addresses.
     #[arg(long, value_name = "NAME", requires = "listen")]
     allow_host: Vec<String>,
     /// An origin whose web pages may use the gateway, such as `https://app.example`.
     #[arg(long, value_name = "ORIGIN", requires = "listen")]
     allow_origin: Vec<String>,
-    /// Most sessions at a time.
+    /// Maximum number of sessions at a time.
     #[arg(
         long,
         value_name = "COUNT",
@@ -104,10 +104,10 @@ pub struct Options {
         requires = "listen"
     )]
     max_sessions: usize,
-    /// Most memory for messages under way, in MiB.
+    /// Maximum memory for messages in transit, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 512, requires = "listen")]
     max_memory: usize,
-    /// How long the server may take until its answer begins, in seconds.
+    /// Timeout until the server's answer begins, in seconds.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -133,13 +133,13 @@ impl Options {
     ) -> anyhow::Result<ExitCode> {
         if !listen.ip().is_loopback() && !self.allow_remote {
             bail!(
-                "other machines reach {}: with `--allow-remote`, they may",
+                "other machines can reach {}; use `--allow-remote` to allow this",
                 listen.ip()
             );
         }
         if self.forward && self.allow_remote && self.to.is_empty() {
             bail!(
-                "other machines could reach every server that this one reaches: name those that they may, with `--to`"
+                "other machines could reach every server that this one can reach; name the allowed servers with `--to`"
             );
         }
         let url = self.upstream.as_deref().unwrap_or(NOWHERE);
@@ -170,7 +170,7 @@ impl Options {
             Front::Reverse(Arc::new(Hub::new(upstream, gate, &shared, parties)))
         };
         let runtime = Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.context("cannot start what HTTP needs")?;
+        let runtime = runtime.context("cannot start the runtime for HTTP")?;
         let served = runtime.block_on(async move {
             let signals = serve::Signals::new().context("cannot handle signals")?;
             let path = match self.forward {

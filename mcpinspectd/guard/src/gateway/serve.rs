@@ -91,7 +91,7 @@ pub async fn serve(
                 }
                 Err(error) => {
                     // Usually there are no descriptors left, and soon there will be.
-                    terminal::complain(format_args!("mcpinspect: cannot take a connection: {error}"));
+                    terminal::complain(format_args!("mcpinspect: cannot accept a connection: {error}"));
                     sleep(Duration::from_millis(100)).await;
                 }
             },

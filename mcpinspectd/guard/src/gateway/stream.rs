@@ -119,7 +119,7 @@ impl Stream {
                 own = next(&mut self.inbox) => self.send(own).await?,
                 piece = self.source.next() => match piece {
                     Some(Ok(piece)) => self.blocks.push(&piece),
-                    Some(Err(_)) => return Err(Over::Broken("the connection to the server broke off")),
+                    Some(Err(_)) => return Err(Over::Broken("the connection to the server was lost")),
                     None => break,
                 },
             }
@@ -213,7 +213,7 @@ impl Stream {
             let judge = &self.asked.party.judge;
             judge.ambiguous(Direction::ServerToClient, &block, "foreign_endpoint");
             return Err(Over::Broken(
-                "the server wants messages sent to another server",
+                "the server asks to send messages to another server, which is not behind this gateway",
             ));
         };
         self.posts_to = uri;
@@ -223,7 +223,9 @@ impl Stream {
             let key = Key::Endpoint(path.as_str().into());
             let party = std::sync::Arc::clone(&self.asked.party);
             let added = self.asked.hub.table.add(key.clone(), party);
-            added.map_err(|_| Over::Broken("all sessions that there is room for are in use"))?;
+            added.map_err(|_| {
+                Over::Broken("the gateway has reached its maximum number of sessions")
+            })?;
             self.inbox = Some(receiver);
             self.name = Some(key);
         }

@@ -71,7 +71,7 @@ impl Configuration {
         );
         ensure!(
             stat.st_nlink == 1,
-            "{shown} has several names (hard links), and only one of them would change: change it by hand"
+            "{shown} has several hard links, and only one of them would be changed: edit the file by hand"
         );
         ensure!(
             u64::try_from(stat.st_size).is_ok_and(|size| size <= MAX_FILE),
@@ -117,7 +117,7 @@ impl Configuration {
             AtFlags::EACCESS,
         );
         writable.with_context(|| {
-            format!("{path} may not be written: whoever manages it has to change it")
+            format!("no permission to write {path}: ask its administrator to change it")
         })?;
         let mut backup_name = self.name.clone();
         backup_name.push(BACKUP);
@@ -134,10 +134,10 @@ impl Configuration {
         let now = now.with_context(|| format!("cannot read {path}"))?;
         ensure!(
             version(&now) == version(&self.stat),
-            "{path} was changed meanwhile, and is left as it is: close the client and try again"
+            "{path} was changed by another program, so it was left alone: close the client and try again"
         );
         self.put(&self.name, edited.text.as_bytes())
-            .with_context(|| format!("cannot write {path}; it is as it was"))?;
+            .with_context(|| format!("cannot write {path}; it was not changed"))?;
         Ok(match before {
             _ if makes_one => Backup::Made(backup_path),
             None => Backup::None,

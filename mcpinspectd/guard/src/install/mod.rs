@@ -23,14 +23,15 @@ use self::show::NAME;
 use super::on_failure::OnFailure;
 use crate::policy::load;
 
-/// Let a client start its servers through the guard
+/// Make a client start its servers through the guard
 ///
-/// Changes the client's configurations: the user's own, and those of the project in the working directory. Only
-/// the command and the arguments of the servers change; all else stays as it is, comments included. The file as
-/// it was is kept beside it, as NAME.mcpinspect-backup. A second time changes nothing, or the guard's options.
+/// Changes the client's configurations: the user's own, and those of the project in the working
+/// directory. Only the command and the arguments of the servers change; everything else is kept,
+/// comments included. The original file is kept beside it as NAME.mcpinspect-backup. Running it
+/// again changes only the guard's options.
 ///
-/// Close the client first if it writes its configuration itself, as Claude Code does, and start it again
-/// afterwards. `mcpinspect guard uninstall` takes the guard away.
+/// Close the client first if it writes its configuration itself, as Claude Code does, and start it
+/// again afterwards. `mcpinspect guard uninstall` removes the guard.
 #[derive(clap::Args)]
 pub struct Install {
     #[command(flatten)]
@@ -38,7 +39,7 @@ pub struct Install {
     /// Policy files, or directories with *.toml files.
     #[arg(long, value_name = "PATH", default_value = DIRECTORY)]
     policy: Vec<PathBuf>,
-    /// What the guard does where a message or the policy cannot be judged.
+    /// What the guard does if the policy has a mistake, or a message cannot be checked.
     #[arg(long, value_enum, value_name = "HOW", default_value = "closed")]
     on_failure: OnFailure,
     /// Have the guard append its decisions to this file.
@@ -46,24 +47,24 @@ pub struct Install {
     log: Option<PathBuf>,
 }
 
-/// Let a client start its servers without the guard again
+/// Make a client start its servers without the guard again
 ///
-/// Takes out exactly what `mcpinspect guard install` put in, also where the file was changed since. The backup
-/// is removed when the file is as it was.
+/// Removes exactly what `mcpinspect guard install` added, even if the file was changed since. The
+/// backup is deleted if the file equals it again.
 #[derive(clap::Args)]
 pub struct Uninstall {
     #[command(flatten)]
     which: Which,
 }
 
-/// Whose servers.
+/// Which servers.
 #[derive(clap::Args)]
 struct Which {
     /// The client: claude-code, claude-desktop, codex, cursor, gemini, opencode, vscode, windsurf, zed; or the path of a configuration.
     client: String,
     /// The server's name in the configuration. Default: all servers.
     server: Option<String>,
-    /// Show what would change, and change nothing.
+    /// Show what would change without changing anything.
     #[arg(long)]
     dry_run: bool,
 }
@@ -71,7 +72,7 @@ struct Which {
 impl Install {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let options = self.options()?;
-        let program = env::current_exe().context("cannot tell where mcpinspect is")?;
+        let program = env::current_exe().context("cannot determine the path of mcpinspect")?;
         let program = text(&program)?;
         let options = |name: &str| {
             let mut all = options.clone();
@@ -89,7 +90,7 @@ impl Install {
     fn options(&self) -> anyhow::Result<Vec<String>> {
         let is_default = self.policy == [PathBuf::from(DIRECTORY)];
         if is_default && !Path::new(DIRECTORY).exists() {
-            bail!("there is no policy: give one with --policy, or put files into {DIRECTORY}");
+            bail!("no policy found: give one with --policy, or put files into {DIRECTORY}");
         }
         if load(&self.policy).is_none() {
             bail!("the policy has mistakes, so nothing was changed");
@@ -98,7 +99,7 @@ impl Install {
         if !is_default {
             for path in &self.policy {
                 let path = path.canonicalize();
-                let path = path.context("cannot tell where the policy is")?;
+                let path = path.context("cannot determine the path of the policy")?;
                 options.push(format!("--policy={}", text(&path)?));
             }
         }
@@ -106,7 +107,7 @@ impl Install {
             options.push("--on-failure=open".to_owned());
         }
         if let Some(log) = &self.log {
-            let log = std::path::absolute(log).context("cannot tell where the log is")?;
+            let log = std::path::absolute(log).context("cannot determine the path of the log")?;
             options.push(format!("--log={}", text(&log)?));
         }
         Ok(options)
@@ -153,7 +154,7 @@ impl Which {
     /// The files that exist.
     fn files(&self) -> anyhow::Result<Vec<ClientFile>> {
         let client = self.client.as_str();
-        let directory = env::current_dir().context("no working directory")?;
+        let directory = env::current_dir().context("cannot determine the working directory")?;
         let home = env::var("HOME").ok();
         let place = Place {
             directory: &directory,
@@ -162,7 +163,7 @@ impl Which {
         if let Some(files) = editable::of_client(client, place) {
             ensure!(
                 !files.is_empty(),
-                "{client} has no configuration here; it would be ~/{}. Give the path of one instead",
+                "{client} has no configuration at ~/{}. Give the path of one instead",
                 editable::places_of(client).join(" or ~/")
             );
             return Ok(files);
@@ -170,7 +171,7 @@ impl Which {
         let path = Path::new(client);
         ensure!(
             path.exists() || client.contains('/'),
-            "no client `{}` is known; known are {}. Or give the path of a configuration",
+            "unknown client `{}`; known clients: {}. Or give the path of a configuration",
             printable(client, NAME),
             editable::client_names().join(", ")
         );
@@ -185,7 +186,7 @@ impl Which {
         let Some(name) = &self.server else {
             ensure!(
                 all().next().is_some(),
-                "{paths} has no servers where clients look for them (`mcpServers`, `servers`, `context_servers`, `mcp`, `mcp_servers`)"
+                "{paths} has no servers (under `mcpServers`, `servers`, `context_servers`, `mcp` or `mcp_servers`)"
             );
             return Ok(());
         };
@@ -195,7 +196,7 @@ impl Which {
         let mut asked = all().filter(|server| server.outcome != Outcome::Other);
         let Some(first) = asked.next() else {
             bail!(
-                "{paths} has no server `{}`; it has {}",
+                "{paths} has no server `{}`; its servers: {}",
                 printable(name, NAME),
                 match names.is_empty() {
                     true => "none".to_owned(),

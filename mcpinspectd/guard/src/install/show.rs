@@ -37,7 +37,7 @@ pub fn difference(configuration: &Configuration, new: &str) -> io::Result<Reader
 /// Why a server cannot be guarded.
 pub fn refusal(outcome: Outcome) -> Option<&'static str> {
     match outcome {
-        Outcome::Url => Some("it is at a URL, and the guard stands in front of commands only"),
+        Outcome::Url => Some("it is at a URL; use `mcpinspect guard --listen` for it"),
         Outcome::Unusable(why) => Some(why),
         Outcome::Changed | Outcome::Unchanged | Outcome::Other => None,
     }
@@ -92,6 +92,6 @@ fn kept(out: &mut dyn Write, backup: Option<Backup>) -> io::Result<()> {
     }
     writeln!(
         out,
-        "  restart the client, so that it starts its servers anew"
+        "  restart the client, so that it starts its servers again"
     )
 }

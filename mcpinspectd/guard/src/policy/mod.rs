@@ -13,8 +13,8 @@ pub use load::{load, zone};
 
 /// Check policies, and try them on recorded sessions
 ///
-/// A policy is rules in TOML files: which messages may pass between a client and a server, and what is
-/// changed in them. `mcpinspect guard` enforces one.
+/// A policy is a set of rules in TOML files: which messages may pass between a client and a server,
+/// and how they are changed. `mcpinspect guard` enforces it.
 #[derive(clap::Args)]
 pub struct PolicyCommand {
     #[command(subcommand)]

@@ -27,8 +27,8 @@ const NAME: usize = 60;
 
 /// Show what a policy would have done to a recorded session
 ///
-/// Each message of the tape is judged as `mcpinspect guard` would have judged it. Nothing is sent. A tape
-/// does not know which tools were approved: there, none is.
+/// Checks each message of the tape as `mcpinspect guard` would have. Nothing is sent. A tape does
+/// not record which tools were approved, so all count as unapproved.
 #[derive(clap::Args)]
 pub struct Test {
     /// The tape; see `mcpinspect tape export`.

@@ -27,17 +27,19 @@ use crate::pins::{Item, NAME, RegistryLocation};
 
 /// Approve a definition for all machines, on a signed list
 ///
-/// Adds the definition to the list, counts its serial number up and signs it. Machines whose configuration
-/// names the public key take it in from /etc/mcpinspectd/approvals.d; bring FILE and FILE.minisig there.
+/// Adds the definition to the list, increments its serial number and signs it. Machines whose
+/// configuration names the public key load it from /etc/mcpinspectd/approvals.d; copy FILE and
+/// FILE.minisig there.
 #[derive(clap::Args)]
 pub struct Approve {
     #[command(flatten)]
     item: Item,
-    /// Hash of the definition. With all 64 digits, this machine need not know the tool; with at least the
-    /// first 8, it is looked up in the registry. Default: the definition that this machine saw last.
+    /// Hash of the definition. With all 64 digits, this machine need not know the tool; with at
+    /// least the first 8, the definition is looked up in the registry. Default: the definition that
+    /// this machine saw last.
     #[arg(long)]
     hash: Option<String>,
-    /// Let the approval end at this time, such as 2027-01-31T00:00:00Z.
+    /// Expiry time of the approval, such as 2027-01-31T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<Timestamp>,
     #[command(flatten)]
@@ -48,12 +50,13 @@ pub struct Approve {
 
 /// Revoke what a signed list approves
 ///
-/// The definition counts as changed again wherever the list arrives.
+/// The definition counts as changed again on every machine that loads the list.
 #[derive(clap::Args)]
 pub struct Revoke {
     #[command(flatten)]
     item: Item,
-    /// Hash of the definition, or at least its first 8 digits. Default: all that the list approves of it.
+    /// Hash of the definition, or at least its first 8 digits. Default: all definitions of the item
+    /// that the list approves.
     #[arg(long)]
     hash: Option<String>,
     #[command(flatten)]
@@ -62,7 +65,7 @@ pub struct Revoke {
 
 /// Show a signed list, and check its signature
 ///
-/// Exits with status 1 if no key that is known has signed it.
+/// Exits with status 1 if no known key has signed it.
 #[derive(clap::Args)]
 pub struct Approvals {
     /// The list.
@@ -80,7 +83,7 @@ pub struct Approvals {
 
 #[derive(clap::Args)]
 struct Change {
-    /// The list. It is created if there is none, and named after the file.
+    /// The list. It is created if it does not exist, and named after the file.
     #[arg(long, value_name = "FILE")]
     list: PathBuf,
     #[command(flatten)]
@@ -90,17 +93,17 @@ struct Change {
     /// Reason to record.
     #[arg(long, default_value = "")]
     reason: String,
-    /// Who decides. Default: your user name.
+    /// Who approves or revokes. Default: your user name.
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Let the whole list end at this time: machines that get no newer one stop following it.
+    /// Expiry time of the whole list: machines without a newer one ignore it from then on.
     #[arg(long, value_name = "TIME", value_parser = time)]
     list_expires: Option<Timestamp>,
 }
 
 #[derive(clap::Args)]
 struct Trust {
-    /// Public key of others who sign this list, or a file with it.
+    /// Public key of someone else who signs this list, or a file with it.
     #[arg(long, value_name = "KEY")]
     trust: Vec<String>,
 }
@@ -162,7 +165,7 @@ impl Revoke {
             };
             ensure!(
                 !chosen.is_empty(),
-                "{list} approves no such definition of {} {}",
+                "{list} has no approval of such a definition of {} {}",
                 printable(&server, NAME),
                 pins::noun(&key)
             );
@@ -207,7 +210,7 @@ impl Change {
                     .verify(text.as_bytes(), &signature)
                     .with_context(|| {
                         format!(
-                            "{} was not signed by your key; name the public key of who signed it with --trust",
+                            "{} was not signed by your key; give the signer's public key with --trust",
                             self.list.display()
                         )
                     })?;
@@ -222,7 +225,7 @@ impl Change {
         list.serial = list
             .serial
             .checked_add(1)
-            .context("the serial numbers are used up")?;
+            .context("there is no higher serial number; begin a new list")?;
         list.issued = now;
         if self.list_expires.is_some() {
             list.expires = self.list_expires;
@@ -255,7 +258,7 @@ impl Approvals {
         keys.extend(self.trust.trust);
         let path = self.list.display();
         let Some((text, signature)) = read(&self.list)? else {
-            bail!("there is no {path}");
+            bail!("{path} does not exist");
         };
         let keys = Keys::new(&keys)?;
         let verified = keys.verify(text.as_bytes(), &signature);

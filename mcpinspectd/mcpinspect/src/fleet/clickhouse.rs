@@ -45,7 +45,7 @@ impl Location {
 
 /// A server named by its URL, and the database there.
 pub fn open(url: &str) -> anyhow::Result<(ClickHouse, Database)> {
-    let form = || format!("{url:?} is no URL such as http://USER@HOST:8123/DATABASE");
+    let form = || format!("invalid URL {url:?}: expected http://USER@HOST:8123/DATABASE");
     let uri: Uri = url.parse().with_context(form)?;
     ensure!(
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.query().is_none(),
@@ -55,14 +55,14 @@ pub fn open(url: &str) -> anyhow::Result<(ClickHouse, Database)> {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("default", authority));
     ensure!(
         !user.contains(':'),
-        "a password in a URL is seen by every user of this machine; set ${PASSWORD} instead"
+        "every user of this machine can see a password in a URL; set ${PASSWORD} instead"
     );
     let name = match uri.path().trim_matches('/') {
         "" => "mcpinspect",
         name => name,
     };
     let database = Database::new(name).with_context(|| {
-        format!("{name:?} is no name of a database: use letters, digits and underscores")
+        format!("invalid database name {name:?}: use letters, digits and underscores")
     })?;
     let base = format!("{}://{host}/", uri.scheme_str().unwrap_or("http"));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -70,8 +70,9 @@ pub fn open(url: &str) -> anyhow::Result<(ClickHouse, Database)> {
         .build()?;
     let password = std::env::var(PASSWORD).unwrap_or_default();
     let header = |text: &str| {
-        let mut value =
-            HeaderValue::from_str(text).context("a user or password is no plain text")?;
+        let mut value = HeaderValue::from_str(text).context(
+            "the user name or password contains characters that are not allowed in a header",
+        )?;
         value.set_sensitive(true);
         anyhow::Ok(value)
     };

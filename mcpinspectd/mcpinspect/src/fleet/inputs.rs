@@ -14,7 +14,7 @@ use super::progress;
 /// Where systemd-journal-remote stores what it receives.
 const COLLECTION: &str = "/var/log/journal/remote";
 
-/// What is read, and how.
+/// What to read, and how.
 #[derive(clap::Args)]
 pub struct Reading {
     /// Exported journals, journal files, or directories of journal files; `-` is standard input.
@@ -26,11 +26,11 @@ pub struct Reading {
     /// Stop reading journals after this many seconds and report on what was read.
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Directory for what does not fit in memory [default: $TMPDIR, or /var/tmp]
+    /// Directory for temporary files [default: $TMPDIR, or /var/tmp]
     #[arg(long, value_name = "DIR")]
     temporary: Option<PathBuf>,
-    /// The journals came over TLS, so that `remote-NAME.journal` is named after the certificate of who sent it:
-    /// believe no entry of a host with another name.
+    /// The journals were sent over TLS, so `remote-NAME.journal` is named after the sender's
+    /// certificate: reject entries of hosts with another name.
     #[arg(long)]
     certified: bool,
     /// Have journalctl verify each journal before it is read, and leave out those that are damaged.
@@ -62,7 +62,7 @@ impl Reading {
         let inputs = self.inputs(since)?;
         anyhow::ensure!(
             state.is_none() || !inputs.contains(&Input::Standard),
-            "--state needs inputs that can be read on from where they were; write standard input to a file"
+            "--state cannot be used with standard input; write it to a file first"
         );
         let mut options = Options {
             memory: self.memory(),
@@ -118,7 +118,7 @@ impl Reading {
         let is_file = |input: &Input| !matches!(input, Input::Journal(_));
         anyhow::ensure!(
             since.is_none() || !inputs.iter().any(is_file),
-            "--since is for journals; `journalctl --since` selects what it exports"
+            "--since works only for journals; use `journalctl --since` when you export"
         );
         Ok(inputs)
     }

@@ -23,10 +23,10 @@ use super::clickhouse::{self, ClickHouse, Location};
 use super::inputs::Reading;
 use super::times::duration;
 
-/// Make the tables in ClickHouse that `mcpinspect fleet load` fills
+/// Create the tables in ClickHouse that `mcpinspect fleet load` fills
 ///
-/// Without --clickhouse, prints the statements. Tables that are there stay as they are. Works with
-/// ClickHouse 18.16, which Debian has, and newer.
+/// Without --clickhouse, prints the statements. Existing tables are not changed. Works with
+/// ClickHouse 18.16, which Debian ships, and newer.
 #[derive(clap::Args)]
 pub struct Schema {
     /// ClickHouse, as http://USER@HOST:8123/DATABASE; the password is read from $CLICKHOUSE_PASSWORD.
@@ -44,30 +44,30 @@ pub struct Schema {
 
 /// Load collected journals into ClickHouse
 ///
-/// Reads what is new since the last run and sends what it says to ClickHouse; `mcpinspect fleet
-/// --clickhouse URL` reports on it. However the program ends, every entry counts once: the next run goes
-/// on where this one was.
+/// Reads entries that are new since the last run and sends rows to ClickHouse; `mcpinspect fleet
+/// --clickhouse URL` reports on them. Every entry counts once, even if the program is interrupted:
+/// the next run continues where this one stopped.
 #[derive(clap::Args)]
 pub struct Load {
     #[command(flatten)]
     location: Location,
     #[command(flatten)]
     reading: Reading,
-    /// Directory that remembers what was read and sent. Keep it: without it, everything is sent anew
+    /// Directory that records what was read and sent. Keep it: without it, everything is sent again
     /// and alerts count twice.
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// Send each event too, to the table `events`, for questions of your own about single moments.
+    /// Also send each event to the table `events`, for your own queries.
     #[arg(long)]
     events: bool,
-    /// Remove events that are older, such as `365d`, by whole months.
+    /// Remove events older than this, such as `365d`, by whole months.
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "events")]
     keep: Option<Duration>,
-    /// Go on for ever, and look for new entries this often, such as `1m`.
+    /// Run until stopped, and look for new entries at this interval, such as `1m`.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     every: Option<Duration>,
-    /// Try this often to send a part before giving up; the first pause is half a second, the longest
-    /// half a minute.
+    /// Number of attempts to send a batch before giving up; the first pause is half a second, the
+    /// longest half a minute.
     #[arg(long, value_name = "TIMES", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
 }
@@ -76,7 +76,7 @@ impl Schema {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let Some(url) = self.clickhouse else {
             let database = Database::new(&self.database)
-                .ok_or_else(|| anyhow::anyhow!("{:?} is no name of a database", self.database))?;
+                .ok_or_else(|| anyhow::anyhow!("invalid database name {:?}", self.database))?;
             terminal::print(|out| {
                 for statement in schema::statements(&database) {
                     writeln!(out, "{statement};\n")?;

@@ -50,10 +50,10 @@ pub struct FleetCommand {
     /// http://USER@HOST:8123/DATABASE. The password is read from $CLICKHOUSE_PASSWORD.
     #[arg(long, value_name = "URL", conflicts_with_all = ["files", "directory", "state", "since", "timeout"])]
     clickhouse: Option<String>,
-    /// Take this as the present, such as 2026-01-31T12:00:00Z, for collections of the past.
+    /// Use this as the current time, such as 2026-01-31T12:00:00Z, for old journals.
     #[arg(long, value_name = "TIME", value_parser = time)]
     now: Option<Timestamp>,
-    /// Remember in this directory what was read, and read only what is new next time.
+    /// Record in this directory what was read, and read only new entries next time.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Read entries of journals since this time, in the format of journalctl: `-7d`, `2026-01-31`.
@@ -64,7 +64,7 @@ pub struct FleetCommand {
         allow_hyphen_values = true
     )]
     since: Option<String>,
-    /// Report a host as silent after this long without entries, such as `90m`, `24h` or `7d`.
+    /// Report a host as silent after this time without entries, such as `90m`, `24h` or `7d`.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     silent_after: Duration,
     /// Report servers and definitions as new that were first seen within this time.
@@ -76,8 +76,8 @@ pub struct FleetCommand {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Write the report as one page to this file, which is replaced if it is there. The page loads nothing and
-    /// runs no script.
+    /// Write the report as one page to this file, which is replaced if it exists. The page loads
+    /// nothing and runs no script.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     html: Option<PathBuf>,
 }

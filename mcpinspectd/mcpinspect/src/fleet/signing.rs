@@ -10,10 +10,10 @@ use anyhow::{Context as _, bail};
 use mcpinspect_cli::terminal;
 use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
 
-/// Make a key that signs approval lists
+/// Create a key that signs approval lists
 ///
 /// Writes the secret key to FILE, which only you can read, and the public key beside it, with the ending
-/// `.pub`. Both are keys of minisign, so `minisign -G` makes them as well. The public key goes into
+/// `.pub`. Both are minisign keys, so `minisign -G` can create them as well. The public key goes into
 /// `[approvals]` in the configuration of each machine.
 #[derive(clap::Args)]
 pub struct Keygen {
@@ -21,7 +21,7 @@ pub struct Keygen {
     file: PathBuf,
     #[command(flatten)]
     password: Password,
-    /// Do not protect the secret key by a password.
+    /// Do not protect the secret key with a password.
     #[arg(long, conflicts_with = "password_file")]
     no_password: bool,
 }
@@ -50,7 +50,7 @@ impl Keygen {
         let public = self.file.with_extension("pub");
         anyhow::ensure!(
             public != self.file,
-            "{} is the name of a public key; the secret key needs another",
+            "{} is the name of a public key; give the secret key another name",
             self.file.display()
         );
         let pair = match self.no_password {
@@ -95,7 +95,7 @@ pub struct Signer {
 /// Which secret key signs.
 #[derive(clap::Args)]
 pub struct SignerArguments {
-    /// The secret key, as `mcpinspect fleet keygen` or `minisign -G` made it.
+    /// The secret key, made by `mcpinspect fleet keygen` or `minisign -G`.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     #[command(flatten)]
@@ -108,7 +108,7 @@ impl SignerArguments {
         let path = self.key.display();
         let text =
             std::fs::read_to_string(&self.key).with_context(|| format!("cannot read {path}"))?;
-        let is_key = || format!("{path} is not a secret key of minisign");
+        let is_key = || format!("{path} is not a minisign secret key");
         let boxed = || SecretKeyBox::from_string(&text).with_context(is_key);
         let secret = match boxed()?.into_unencrypted_secret_key() {
             Ok(secret) => secret,

@@ -234,7 +234,7 @@ impl Text {
         }
         if self.0.nobody_approved.count > 0 {
             writeln!(out)?;
-            paint.head(out, "SERVERS OF WHICH NOBODY APPROVED ANYTHING")?;
+            paint.head(out, "SERVERS WITHOUT ANY APPROVAL")?;
             for (server, hosts) in &self.0.nobody_approved.shown {
                 writeln!(out, "{server} on {}", counted(*hosts))?;
             }

@@ -6,7 +6,7 @@ use mcpinspect_core::model::Timestamp;
 
 /// Reads a duration such as `90m`, `24h` or `7d`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; use a form such as 90m, 24h or 7d");
+    let wrong = || format!("invalid duration {text:?}: use a form such as 90m, 24h or 7d");
     let (number, unit) = text
         .split_at_checked(text.len().saturating_sub(1))
         .ok_or_else(wrong)?;
@@ -23,7 +23,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// Reads a time, in RFC 3339.
 pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     Timestamp::parse(text)
-        .ok_or_else(|| format!("{text:?} is not a time; write it like 2026-01-31T12:00:00Z"))
+        .ok_or_else(|| format!("invalid time {text:?}: write it like 2026-01-31T12:00:00Z"))
 }
 
 #[cfg(test)]

@@ -106,9 +106,7 @@ fn compare(place: &QueryPlace, wanted: &DiffTool) -> Result<Value, Value> {
     let ask = |sql: &str| place.ask(sql).map_err(|error| failed(&error));
     match ask(&sql)?.rows.len() {
         0 => {
-            return Err(invalid(
-                "no such tool of this server is known; see list_tools",
-            ));
+            return Err(invalid("unknown tool of this server; see list_tools"));
         }
         1 => {}
         _ => {
@@ -127,7 +125,7 @@ fn compare(place: &QueryPlace, wanted: &DiffTool) -> Result<Value, Value> {
     let find = |column: usize| rows.iter().find(|row| row[column] == 1);
     let (Some(pinned), Some(current)) = (find(0), find(1)) else {
         return Err(invalid(
-            "the tool is not pinned: the next definition that is seen will be",
+            "the tool is not pinned; the next definition seen will be pinned",
         ));
     };
     let definition = |row: &[Value]| {

@@ -15,11 +15,11 @@ use rmcp::ServiceExt as _;
 
 use super::recordings::QueryPlace;
 
-/// Serve what was recorded to an agent, as an MCP server on standard input and output
+/// Serve recorded data to an agent, as an MCP server on standard input and output
 ///
-/// Offers inspect_state (SQL), list_views, list_servers, list_tools, recent_findings, explain_finding, diff_tool and
-/// search_messages. It changes nothing. Root's agent reads everything, that of another user what concerns
-/// servers that run as this user.
+/// Offers inspect_state (SQL), list_views, list_servers, list_tools, recent_findings,
+/// explain_finding, diff_tool and search_messages. It changes nothing. An agent of root can read
+/// everything, an agent of another user only data about servers that run as this user.
 #[derive(clap::Args)]
 pub struct Mcp {
     #[command(flatten)]
@@ -34,7 +34,10 @@ impl Mcp {
                 .serve(rmcp::transport::stdio())
                 .await
                 .context("the client did not begin a session")?;
-            running.waiting().await.context("the session broke off")?;
+            running
+                .waiting()
+                .await
+                .context("the session ended unexpectedly")?;
             Ok(ExitCode::SUCCESS)
         })
     }

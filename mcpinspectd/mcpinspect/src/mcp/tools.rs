@@ -113,7 +113,7 @@ impl Call {
             "explain_finding" => read(arguments).map(Self::ExplainFinding),
             "diff_tool" => read(arguments).map(Self::DiffTool),
             "search_messages" => read(arguments).map(Self::SearchMessages),
-            _ => Err(format!("there is no tool {name}")),
+            _ => Err(format!("unknown tool {name}")),
         }
     }
 }

@@ -41,8 +41,8 @@ const NAME: usize = 48;
 /// Where the message store is.
 #[derive(clap::Args)]
 pub struct StoreLocation {
-    /// Read this message store. Default: as root the one named in the configuration; otherwise the daemon
-    /// is asked, and answers about your own servers.
+    /// Read this message store. Default: for root, the one named in the configuration; for other
+    /// users, ask the daemon, which answers about their own servers.
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
     /// Configuration file. Default: /etc/mcpinspectd/config.toml, or built-in settings.
@@ -99,7 +99,7 @@ impl StoreLocation {
     fn ask_for<T: DeserializeOwned>(&self, question: &Question) -> anyhow::Result<Vec<T>> {
         let rows = self.ask(question)?;
         rows.iter()
-            .map(|row| serde_json::from_str(row).context("a row that is not understood"))
+            .map(|row| serde_json::from_str(row).context("invalid row in the answer"))
             .collect()
     }
 
@@ -117,12 +117,12 @@ impl StoreLocation {
         }
         match found.len() {
             0 => bail!(
-                "no session {} was recorded; `mcpinspect sessions` lists those that were",
+                "no recorded session {}; `mcpinspect sessions` lists them",
                 printable(id, NAME)
             ),
             1 => Ok(found.swap_remove(0)),
             _ => bail!(
-                "several sessions begin with {}: {}",
+                "the ids of several sessions begin with {}: {}; give more characters",
                 printable(id, NAME),
                 found
                     .iter()
@@ -159,7 +159,7 @@ impl StoreLocation {
             }
             for row in rows {
                 let message: RecordedMessage =
-                    serde_json::from_str(&row).context("a row that is not understood")?;
+                    serde_json::from_str(&row).context("invalid row in the answer")?;
                 after = message.number;
                 if !take(row, &message)? {
                     return Ok(());
@@ -172,13 +172,13 @@ impl StoreLocation {
 /// Which rows of the past are listed, and how: what `sessions` and `search` share.
 #[derive(clap::Args)]
 struct Listing {
-    /// Only since then: 15m, 24h, 7d, a day or a time.
+    /// Only since this time: 15m, 24h, 7d, a day or a time.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<u64>,
-    /// At most so many.
+    /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -244,7 +244,7 @@ fn width() -> usize {
 pub fn since(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
-            "`{text}` is no moment: write 90s, 15m, 24h, 7d, a day such as 2026-11-23, or 2026-11-23T12:30:00Z"
+            "invalid time `{text}`: write 90s, 15m, 24h, 7d, a day such as 2026-11-23, or 2026-11-23T12:30:00Z"
         )
     };
     let unit = match text.chars().last() {

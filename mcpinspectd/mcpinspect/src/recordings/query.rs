@@ -25,11 +25,12 @@ const CELL: usize = 80;
 /// Bytes of a statement read from standard input.
 const MAX_INPUT: u64 = 1 << 20;
 
-/// Ask about recorded sessions, messages, calls, findings and tools in SQL
+/// Query recorded sessions, messages, calls, findings and tools with SQL
 ///
-/// One SELECT statement, in SQLite's language, over the views servers, sessions, messages, exchanges, events,
-/// calls, tools, definitions and decisions; the manual lists their columns. At most 500 rows, at most five
-/// seconds. Root reads everything, other users what concerns servers that run as themselves.
+/// Runs one SELECT statement of SQLite over the views servers, sessions, messages, exchanges,
+/// events, calls, tools, definitions and decisions; the manual lists their columns. Returns at most
+/// 500 rows, within at most five seconds. Root can read everything, other users only data about
+/// servers that run as themselves.
 #[derive(clap::Args)]
 pub struct Query {
     /// The statement; `-` reads it from standard input.
@@ -63,7 +64,7 @@ impl QueryPlace {
             return super::super::daemon::on_bus(async {
                 let manager = client::connect().await?;
                 let text = client::answer(manager.query(sql)).await?;
-                serde_json::from_str(&text).context("an answer that is not understood")
+                serde_json::from_str(&text).context("invalid answer")
             })
             .map_err(|error| match error.downcast_ref() {
                 Some(ClientError::Refused(text)) => QueryError::from_text(text),

@@ -12,8 +12,8 @@ use super::{Listing, NAME, content, print_rows, width};
 
 /// Find recorded messages that contain words, newest first
 ///
-/// All words have to be in the message; upper and lower case, and accents, make no difference. Without
-/// words, the options alone decide. Words of masked secrets are not found: they were never written.
+/// A message must contain all words; case and accents are ignored. Without words, only the options
+/// select. Words of masked secrets are not found, because they were never stored.
 #[derive(clap::Args)]
 pub struct Search {
     /// The words.
@@ -35,7 +35,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Ends with 1 if nothing was found.
+    /// Exits with status 1 if nothing was found.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let question = Question::Search(recall::Search {
             text: self.text.join(" "),

@@ -12,7 +12,7 @@ use mcpinspect_engine::recall::{RecordedEvent, RecordedMessage, RecordedSession}
 
 use super::{NAME, StoreLocation, content, duration, moment, print_row, size, width};
 
-/// Show what was said in a recorded session, with findings in their place
+/// Show the messages of a recorded session, with findings in their place
 #[derive(clap::Args)]
 pub struct Show {
     /// The session's id, or the beginning of it; see `mcpinspect sessions`.
@@ -20,7 +20,7 @@ pub struct Show {
     /// Show messages in full instead of their beginnings.
     #[arg(long)]
     full: bool,
-    /// Print one JSON object a line: the session, then messages and events in order.
+    /// Print one JSON object per line: the session, then messages and events in order.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -18,7 +18,7 @@ pub struct Stats {
     /// Only the last N days, today included. Default: as long as messages are kept.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: Option<u32>,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

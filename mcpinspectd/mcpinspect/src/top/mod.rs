@@ -30,15 +30,15 @@ use source::Source;
 
 /// Watch servers, calls in flight, response times and findings
 ///
-/// Shows what goes on, once a second, in the terminal: press ? for the keys. Opens servers, their sessions
-/// and messages, and freezes a server. Root and members of the group mcpinspect see everything; other users
-/// see their own servers.
+/// Shows current activity in the terminal, updated once a second: press ? for the keys. You can
+/// open servers, their sessions and messages, and freeze a server. Root and members of the group
+/// mcpinspect see everything; other users see their own servers.
 #[derive(clap::Args)]
 pub struct Top {
-    /// Print one picture as text instead.
+    /// Print one snapshot as text instead.
     #[arg(long, conflicts_with = "json")]
     once: bool,
-    /// Print what is known now as one JSON object instead.
+    /// Print one snapshot as a JSON object instead.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -249,7 +249,7 @@ impl Source {
         rows.iter()
             .map(|row| serde_json::from_str(row))
             .collect::<Result<_, _>>()
-            .map_err(|error| format!("a row that is not understood: {error}"))
+            .map_err(|error| format!("invalid row in the answer: {error}"))
     }
 
     /// Answers what the user wants to see. Containment works differently: see [`contain`].
@@ -332,7 +332,7 @@ pub async fn contain(
         Ok((processes, _, missed)) => {
             let mut told = format!("{} {server}: {} processes", action.done(), processes.len());
             if !missed.is_empty() {
-                told.push_str(&format!("; not reached: {}", missed.join("; ")));
+                told.push_str(&format!("; not contained: {}", missed.join("; ")));
             }
             Ok(told)
         }

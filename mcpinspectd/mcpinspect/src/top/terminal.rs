@@ -59,8 +59,7 @@ pub fn show(source: Source) -> anyhow::Result<u8> {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() || is_dumb {
         bail!(
-            "this needs a terminal that can be drawn on; `mcpinspect top --once` prints one picture as text, \
-             and `--json` what is known as JSON"
+            "this needs a terminal that can be drawn on; `mcpinspect top --once` prints a snapshot as text, `--json` as JSON"
         );
     }
     let palette = Palette::new(wants_colour(true));

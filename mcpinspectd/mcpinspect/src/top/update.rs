@@ -118,14 +118,14 @@ fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
         }
         Answer::Message { number, told } => {
             let told = told.and_then(|message| {
-                message.ok_or_else(|| "This message is not kept any more.".to_owned())
+                message.ok_or_else(|| "This message is no longer stored.".to_owned())
             });
             let lines = told.map(|message| {
                 let mut lines = vec![headline(&message), String::new()];
                 match (&message.message, &message.text) {
                     (Some(json), _) => lines.extend(pretty::lines(json.0.get())),
                     (None, Some(text)) => lines.extend(pretty::plain_lines(text)),
-                    (None, None) => lines.push("Its text was not kept.".to_owned()),
+                    (None, None) => lines.push("Its text was not stored.".to_owned()),
                 }
                 if message.is_masked {
                     lines.insert(1, "Secrets in it are masked.".to_owned());
@@ -457,7 +457,7 @@ fn contain(state: &mut State) {
     let Some(place) = place(state) else { return };
     let Some(server) = state.server(&place) else {
         state.say(
-            "The daemon does not know this server any more.".to_owned(),
+            "The daemon no longer knows this server.".to_owned(),
             Tone::Warning,
         );
         return;

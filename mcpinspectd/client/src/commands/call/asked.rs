@@ -60,12 +60,12 @@ impl Parts {
         for (part, given, belongs) in misplaced {
             if given && !belongs {
                 return Err(format!(
-                    "`{method}` has no {part}; use params for other parameters"
+                    "`{method}` takes no {part}; use params for other parameters"
                 ));
             }
         }
         if self.prompt.is_some() && self.uri.is_some() {
-            return Err("a prompt and a uri cannot both be completed".to_owned());
+            return Err("give either a prompt or a uri to complete, not both".to_owned());
         }
         let mut asked = Asked {
             method: method.to_owned(),
@@ -87,9 +87,9 @@ impl Parts {
                 put("argument", json!({ "name": name, "value": value }));
             }
             return match all.next() {
-                Some(_) => {
-                    Err("completion is about one argument; use params for its context".to_owned())
-                }
+                Some(_) => Err(
+                    "completion takes exactly one argument; use params for its context".to_owned(),
+                ),
                 None => Ok(asked),
             };
         }

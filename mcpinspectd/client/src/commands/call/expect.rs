@@ -61,12 +61,12 @@ impl Written {
     /// Checks that it can be evaluated.
     pub fn check(self) -> anyhow::Result<Expectation> {
         if self.equals.is_none() && self.schema.is_none() {
-            bail!("it needs `equals` or `schema`");
+            bail!("an expectation needs `equals` or `schema`");
         }
         if let Some(schema) = &self.schema
             && let Err(Violations::Schema(error)) = schema::violations(schema, &Value::Null)
         {
-            bail!("the schema cannot be used: {error}");
+            bail!("invalid schema: {error}");
         }
         Ok(Expectation {
             path: path(&self.path)?,
@@ -82,7 +82,7 @@ impl Expectation {
     pub fn hold(&self, envelope: &Value) -> Checked {
         let found = self.path.find(envelope);
         let message = match found.is_empty() {
-            true => Some("there is nothing".to_owned()),
+            true => Some("the path has no value".to_owned()),
             false => found.into_iter().find_map(|value| self.objection(value)),
         };
         Checked {
@@ -98,7 +98,7 @@ impl Expectation {
         {
             let [expected, value] =
                 [expected, value].map(|value| bound(&value.to_string(), QUOTED).into_owned());
-            return Some(format!("it is {value}, and not {expected}"));
+            return Some(format!("expected {expected}, found {value}"));
         }
         match schema::violations(self.schema.as_ref()?, value) {
             Ok(()) => None,
@@ -162,11 +162,11 @@ mod tests {
             ),
             (
                 json!({"path": "result.list[*].n", "equals": 1}),
-                Some("it is 2, and not 1"),
+                Some("expected 1, found 2"),
             ),
             (
                 json!({"path": "result.gone", "equals": 1}),
-                Some("there is nothing"),
+                Some("the path has no value"),
             ),
             (
                 json!({"path": "result.list[0]", "schema": {"properties": {"n": {"minimum": 2}}}}),

@@ -16,7 +16,7 @@ pub fn read_bounded(path: &Path, most: u64) -> anyhow::Result<String> {
     };
     read.with_context(|| format!("cannot read {name}"))?;
     if text.len() as u64 > most {
-        bail!("{name} has more than {} MiB", most >> 20);
+        bail!("{name} is larger than {} MiB", most >> 20);
     }
     Ok(text)
 }

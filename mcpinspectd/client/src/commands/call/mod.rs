@@ -40,35 +40,38 @@ const MAX_SCRIPT: u64 = 16 << 20;
 /// Longest message of a failure, in characters.
 const MESSAGE: usize = 1000;
 
-/// Ask an MCP server something, to test or debug it
+/// Send a request to an MCP server, to test or debug it
 ///
-/// The server is started by the command behind `--`, or is at --url, or is what a client's configuration has
-/// under this name. It is greeted in the era that it speaks and sent one request, whose result is printed as
-/// JSON. Then the session ends.
+/// Starts the server with the command after `--`, or connects to --url, or uses the server of this
+/// name in a client's configuration. Initialises it with the protocol version that it supports,
+/// sends one request and prints the result as JSON. Then the session ends.
 ///
-/// METHOD is any method of the protocol: ping, tools/list, tools/call, resources/list, resources/read,
-/// resources/templates/list, prompts/list, prompts/get, completion/complete, logging/setLevel, or another with
-/// --params. `discover` is everything that the server offers, over one connection. Lists are fetched with
-/// all their pages.
+/// METHOD is any method of the protocol: ping, tools/list, tools/call, resources/list,
+/// resources/read, resources/templates/list, prompts/list, prompts/get, completion/complete,
+/// logging/setLevel, or any other with --params. `discover` returns everything that the server
+/// offers, over one connection. All pages of a list are fetched.
 ///
-/// What the server does not offer is not sent, nor are arguments that a tool's schema refuses. What the server
-/// asks in between (sampling, elicitation, roots) is declined, or answered from --answer. Its log messages go
-/// to standard error. With --structured, everything is in one JSON object.
+/// Requests that the server does not offer are not sent, nor are arguments that do not match a
+/// tool's schema. Requests of the server (sampling, elicitation, roots) are declined, or answered
+/// from --answer. Its log messages go to standard error. With --structured, everything is in one
+/// JSON object.
 ///
-/// With --script, many requests go over one connection, with expectations; the output is a list of such
-/// objects. With --repeat, one request is sent many times, and the output is how long the answers took.
+/// With --script, sends many requests over one connection and checks expectations; the output is a
+/// list of such objects. With --repeat, sends one request many times; the output is the response
+/// times.
 ///
-/// At a URL, the server speaks Streamable HTTP or the older HTTP+SSE, which is found out. In a --header,
-/// `${NAME}` is a variable of the environment, so that secrets need not be on the command line.
+/// At a URL, the transport is detected: Streamable HTTP or the older HTTP+SSE. In a --header,
+/// `${NAME}` stands for an environment variable, so that secrets need not be on the command line.
 ///
-/// The exit status is 0 if there is a result, also if it says isError; 1 if there is none: the server was not
-/// reached, did not answer, refused, or was not asked because something was missing or wrong; 2 if the command
-/// line or the script is wrong. The server runs with your rights: run servers that you do not trust in a sandbox.
+/// The exit status is 0 if there is a result, even with isError; 1 if there is none, because the
+/// server could not be reached, did not answer or returned an error, or because the request was
+/// invalid and not sent; 2 if the command line or the script is invalid. The server runs with your
+/// privileges: run untrusted servers in a sandbox.
 #[derive(clap::Args)]
 pub struct Call {
     /// The method, or `discover`; none with --script.
     method: Option<String>,
-    /// The server's name in a client's configuration, or CLIENT:NAME. Instead of a command.
+    /// The server's name in a client's configuration, or CLIENT:NAME. Use it instead of a command.
     server: Option<String>,
     #[command(flatten)]
     what: What,
@@ -78,23 +81,23 @@ pub struct Call {
     /// its standard error.
     #[arg(long)]
     structured: bool,
-    /// Exit with status 1 also if a tool says isError.
+    /// Exit with status 1 also if a tool's result has isError.
     #[arg(long)]
     fail_on_error: bool,
     /// Run the steps of a script, JSON or YAML; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = What::OPTIONS)]
     script: Option<PathBuf>,
-    /// Write what came of the script as JUnit XML.
+    /// Write the results of the script as JUnit XML.
     #[arg(long, value_name = "FILE", requires = "script")]
     junit: Option<PathBuf>,
-    /// Send the request so many times.
+    /// Send the request this many times.
     #[arg(long, value_name = "N", conflicts_with = "script", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: Option<u32>,
-    /// How many of them may be under way at a time.
+    /// Maximum number of requests in flight at a time.
     #[arg(long, value_name = "K", requires = "repeat", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     concurrency: u32,
-    /// Add to the envelope what the kernel saw on the wire: frames with their times, lines that are no message,
-    /// how long calls took. Needs root.
+    /// Add to the envelope what the kernel saw on the wire: frames with their times, lines that are
+    /// not messages, durations of calls. Requires root.
     #[arg(long)]
     wire: bool,
     /// The server's command.
@@ -118,11 +121,11 @@ impl Call {
         if self.wire {
             ensure!(
                 self.structured || self.script.is_some(),
-                "`--wire` adds to the envelope: use it with `--structured` or `--script`"
+                "`--wire` adds to the envelope; use it with `--structured` or `--script`"
             );
             ensure!(
                 matches!(target, Target::Process(_)),
-                "`--wire` sees standard input and output only, which a server at a URL does not use"
+                "`--wire` works only for servers on standard input and output, not for a server at a URL"
             );
         }
         let passed = match &self.script {
@@ -135,9 +138,13 @@ impl Call {
     /// How to reach the server. With a script, there is no method, and the first word is the server's name.
     fn target(&self) -> anyhow::Result<Target> {
         let name = match &self.script {
-            Some(_) if self.server.is_some() => bail!("the script says what is asked: no method"),
+            Some(_) if self.server.is_some() => {
+                bail!("remove the method: with `--script`, the script lists the requests")
+            }
             Some(_) => self.method.as_deref(),
-            None if self.method.is_none() => bail!("the method is missing"),
+            None if self.method.is_none() => {
+                bail!("no method given; name one, such as `tools/list`, or use `--script`")
+            }
             None => self.server.as_deref(),
         };
         let wanted = Wanted {

@@ -29,10 +29,10 @@ pub struct What {
     /// The tool to call.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// An argument of a tool or prompt. The tool's schema says what type the value has.
+    /// An argument of a tool or prompt. The tool's schema determines the type of the value.
     #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = pair)]
     arguments: Vec<(String, String)>,
-    /// Arguments as a JSON object; those of `--arg` are added.
+    /// Arguments as a JSON object; `--arg` adds to them.
     #[arg(long, value_name = "JSON", value_parser = object)]
     args_json: Option<Map<String, Value>>,
     /// The prompt to get or to complete.
@@ -47,7 +47,7 @@ pub struct What {
     /// Parameters as a JSON object, for any method.
     #[arg(long, value_name = "JSON", value_parser = object)]
     params: Option<Map<String, Value>>,
-    /// Send also what the server does not offer, or its schemas refuse.
+    /// Send the request even if the server does not offer it, or its schemas do not allow it.
     #[arg(long)]
     unchecked: bool,
 }
@@ -96,17 +96,20 @@ impl What {
 #[derive(clap::Args)]
 #[command(next_help_heading = "How to ask")]
 pub struct How {
-    /// The protocol's era: with the `initialize` handshake (legacy), without (modern), or what the server knows.
+    /// The protocol's generation: with the `initialize` handshake (legacy), without it (modern), or
+    /// whichever the server supports (auto).
     #[arg(long, value_enum, default_value_t = EraOption::Auto)]
     era: EraOption,
-    /// Seconds that each answer may take.
+    /// Timeout for each response, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     timeout: u32,
-    /// Stay for so long after the result (`10s`, `5m`), and show what the server tells: changed lists, log
-    /// messages, progress. A server of the modern era is asked to tell it.
+    /// Stay connected for this long after the result (`10s`, `5m`), and show the server's
+    /// notifications: changed lists, log messages, progress. Subscribes to them if the server is
+    /// modern.
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["script", "repeat"])]
     pub watch: Option<Duration>,
-    /// Answers to what the server asks: a JSON file, `{"roots/list": {"roots": []}}`. Without, it is declined.
+    /// Answers to requests of the server: a JSON file, `{"roots/list": {"roots": []}}`. Without it,
+    /// requests are declined.
     #[arg(long, value_name = "FILE")]
     answer: Option<PathBuf>,
     /// The capabilities to claim, as JSON. Default: sampling, elicitation and roots.
@@ -115,17 +118,17 @@ pub struct How {
     /// The server's URL, instead of a command: Streamable HTTP or HTTP+SSE.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// A header of each request to a server at a URL. `${NAME}` is a variable of the environment.
+    /// A header for each request to a server at a URL. `${NAME}` stands for an environment variable.
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = target::header)]
     pub headers: Vec<(String, String)>,
-    /// A variable for the server's environment.
+    /// An environment variable for the server.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     pub environment: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum EraOption {
-    /// Modern if the server knows it, else legacy.
+    /// Modern if the server supports it, else legacy.
     Auto,
     /// Up to revision 2025-11-25.
     Legacy,
@@ -152,7 +155,7 @@ impl How {
             Some(path) => {
                 let text = read_bounded(path, MAX_ANSWERS)?;
                 let script = serde_json::from_str(&text)
-                    .with_context(|| format!("{} is not JSON", path.display()))?;
+                    .with_context(|| format!("{} is not valid JSON", path.display()))?;
                 Replies::read(script).with_context(|| path.display().to_string())?
             }
             None => Replies::default(),
@@ -180,7 +183,7 @@ impl How {
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("it is not NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
@@ -189,15 +192,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     let duration = parsed.and_then(|duration| Duration::try_from(duration).ok());
     match duration {
         Some(duration) if duration <= LONGEST_WATCH => Ok(duration),
-        Some(_) => Err("it is longer than a day".to_owned()),
-        None => Err("it is not a duration such as `10s` or `5m`".to_owned()),
+        Some(_) => Err("the duration is longer than a day".to_owned()),
+        None => Err("expected a duration such as `10s` or `5m`".to_owned()),
     }
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("it is not an object".to_owned()),
-        Err(error) => Err(format!("it is not JSON: {error}")),
+        Ok(_) => Err("expected a JSON object".to_owned()),
+        Err(error) => Err(format!("invalid JSON: {error}")),
     }
 }

@@ -196,10 +196,13 @@ impl<'c, 'p> Session<'c, 'p> {
         }
         let message = match missing.is_empty() {
             true => format!(
-                "the prompt `{name}` takes strings, unlike {}",
+                "the prompt `{name}` takes strings only; these arguments are not strings: {}",
                 ill_typed.join(", ")
             ),
-            false => format!("the prompt `{name}` needs {}", missing.join(", ")),
+            false => format!(
+                "the prompt `{name}` requires these arguments: {}",
+                missing.join(", ")
+            ),
         };
         Err(
             Failure::new(Category::Validation, "invalid_arguments", message)
@@ -287,7 +290,7 @@ pub fn failed(result: &Value) -> Option<Failure> {
         .into_iter()
         .flatten()
         .find_map(|block| block.get("text")?.as_str())
-        .unwrap_or("the tool failed, and does not say why");
+        .unwrap_or("the tool failed without giving a reason");
     let text = bound(text, QUOTED);
     Some(Failure::new(
         Category::Application,

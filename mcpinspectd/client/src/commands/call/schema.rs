@@ -139,7 +139,7 @@ pub fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Resu
         Violations::Schema(error) => Failure::new(
             Category::Validation,
             "invalid_schema",
-            format!("the inputSchema of `{tool}` cannot be used: {error}"),
+            format!("the inputSchema of `{tool}` is invalid: {error}"),
         ),
         Violations::Value(found) => {
             let words = |(place, what): &(String, String)| match place.as_str() {
@@ -154,7 +154,10 @@ pub fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Resu
             Failure::new(
                 Category::Validation,
                 "invalid_arguments",
-                format!("the arguments of `{tool}` are wrong: {}", words.join("; ")),
+                format!(
+                    "the arguments do not match the inputSchema of `{tool}`: {}",
+                    words.join("; ")
+                ),
             )
             .with(json!({ "tool": tool, "errors": errors }))
         }

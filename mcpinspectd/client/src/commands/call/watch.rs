@@ -36,7 +36,7 @@ impl Session<'_, '_> {
                 Ok(None) => return None,
                 Ok(Some(answer)) => {
                     let message = match answer.outcome {
-                        Ok(_) => "the server does not tell any more".to_owned(),
+                        Ok(_) => "the server sends no more notifications".to_owned(),
                         Err(failure) => failure.message,
                     };
                     self.connection.heard.note(message);

@@ -77,7 +77,7 @@ impl Tap {
     pub fn start() -> anyhow::Result<Self> {
         ensure!(
             Uid::effective().is_root(),
-            "`--wire` needs root: only root may watch the kernel"
+            "`--wire` requires root: run this with sudo"
         );
         let own = std::process::id().to_string();
         let mut child = Command::new(program())
@@ -86,7 +86,7 @@ impl Tap {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("`--wire` needs the program {PROGRAM}"))?;
+            .with_context(|| format!("`--wire` requires the program {PROGRAM}"))?;
         let stdout = child.stdout.take().context("the tap has no output")?;
         let (sender, said) = channel();
         let reader = std::thread::spawn(move || {

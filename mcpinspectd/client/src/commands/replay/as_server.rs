@@ -160,15 +160,15 @@ fn tell(served: &Served) {
     for request in served.not_consumed.iter().take(NAMED) {
         let number = request.message.unwrap_or_default();
         let path = printable(&request.path, NAME);
-        say(format!("not asked for: {path} (message {number})"));
+        say(format!("not requested: {path} (message {number})"));
     }
     let rest = served.not_consumed.len().saturating_sub(NAMED) as u64;
     if rest > 0 {
-        say(format!("{} more not asked for", counted(rest, "request")));
+        say(format!("{} more not requested", counted(rest, "request")));
     }
     if served.invalid > 0 {
         say(format!(
-            "{} of the client that were no message",
+            "{} of the client that were not messages",
             counted(served.invalid, "line")
         ));
     }

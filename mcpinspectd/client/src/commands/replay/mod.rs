@@ -21,43 +21,44 @@ use crate::target::{self, Wanted};
 
 /// Replay a tape: alone, against a server, or in a server's place
 ///
-/// Alone, the messages are printed with the pauses of the recording. Lines on standard input are commands:
-/// `play`, `pause`, `step [N]` (or an empty line), `seek PLACE`, `speed SPEED`, `break WHERE`, `quit`. A PLACE
-/// is the number of a message, or seconds from the beginning as in `1.5s`.
+/// Alone, the messages are printed with the pauses of the recording. Lines on standard input are
+/// commands: `play`, `pause`, `step [N]` (or an empty line), `seek PLACE`, `speed SPEED`, `break
+/// WHERE`, `quit`. A PLACE is the number of a message, or seconds from the beginning as in `1.5s`.
 ///
-/// With `--to -- COMMAND`, the command is started as an MCP server over standard input and output; with
-/// `--to URL`, a server that speaks Streamable HTTP or HTTP+SSE is turned to. It is asked
-/// what the client of the tape asked: under new ids, with a handshake where the tape has none, each request
-/// when the tape's answers before it have come. Requests of the server are answered as on the tape, or else
-/// declined. The answers are compared with those of the tape, types before values. The command runs with your
-/// rights: run servers that you do not trust in a sandbox.
+/// With `--to -- COMMAND`, starts the command as an MCP server over standard input and output; with
+/// `--to URL`, connects to a server on Streamable HTTP or HTTP+SSE. Sends it the requests of the
+/// tape's client: with new ids, with a handshake if the tape has none, and each request only after
+/// the answers that precede it on the tape have arrived. Requests of the server are answered as on
+/// the tape, or else declined. The answers are compared with those of the tape, types before
+/// values. The command runs with your privileges: run untrusted servers in a sandbox.
 ///
-/// With `--as-server`, this is an MCP server over standard input and output that answers as the server of the
-/// tape did. When the client has left, standard error says what it did not ask for, and what the tape does
-/// not have.
+/// With `--as-server`, acts as an MCP server over standard input and output that answers as the
+/// server of the tape did. When the client has disconnected, standard error lists the requests that
+/// it did not make, and those that are not on the tape.
 ///
-/// The exit status is 0 if nothing differs (as a server: if everything was asked for, and nothing else), 1 if
-/// something does, and 2 if the replay was not possible.
+/// The exit status is 0 if nothing differs (as a server: if exactly the requests of the tape were
+/// made), 1 if something differs, and 2 if the replay was not possible.
 ///
-/// A PATH names parts of messages: `tools/call[name=x].result.content[0].text`. It begins with a method
-/// (`*` stands for any characters), perhaps with members that the parameters have. Then come members
-/// (`.text`, `.*`, `["a.b"]`), elements of lists (`[0]`, `[*]`, `[name=x]`) and `.**` for any number of steps.
+/// A PATH names parts of messages: `tools/call[name=x].result.content[0].text`. It begins with a
+/// method (`*` stands for any characters), optionally with members that the parameters must have.
+/// Then come members (`.text`, `.*`, `["a.b"]`), elements of lists (`[0]`, `[*]`, `[name=x]`) and
+/// `.**` for any number of steps.
 #[derive(clap::Args)]
 pub struct Replay {
     /// The tape.
     tape: PathBuf,
-    /// Ask a server: the one at this URL, or the one that is started with the command behind `--`.
+    /// Send the requests to a server: the one at this URL, or the one started by the command after `--`.
     #[arg(long, num_args = 0..=1, value_name = "URL")]
     to: Option<Option<String>>,
-    /// Be the server, on standard input and output.
+    /// Act as the server, on standard input and output.
     #[arg(long, conflicts_with = "to")]
     as_server: bool,
-    /// How fast: `max`, or so many times as fast as recorded, from 0.1 to 100. Default: 1 alone, else max.
+    /// Speed: `max`, or a multiple of the recorded speed from 0.1 to 100. Default: 1 alone, else max.
     #[arg(long, value_name = "SPEED")]
     speed: Option<Speed>,
-    /// Put a value into parameters before they are sent: 'tools/call[name=x].arguments.path=/tmp', or, as a
-    /// server, into answers: 'tools/call[name=x].result.isError=true'. A value that is not JSON is a string.
-    /// Missing members are made.
+    /// Set a value in parameters before they are sent: 'tools/call[name=x].arguments.path=/tmp',
+    /// or, as a server, in answers: 'tools/call[name=x].result.isError=true'. A value that is not
+    /// JSON is a string. Missing members are created.
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<Assignment>,
     /// Print JSON: the report, or alone, each message.
@@ -77,7 +78,7 @@ pub struct Replay {
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --to")]
 struct ToOptions {
-    /// A header of each request to a server at a URL. `${NAME}` is a variable of the environment.
+    /// A header for each request to a server at a URL. `${NAME}` stands for an environment variable.
     #[arg(long = "header", value_name = "NAME: VALUE", requires = "to", value_parser = target::header)]
     headers: Vec<(String, String)>,
     /// Send only these methods, and the handshake. `*` stands for any characters.
@@ -89,13 +90,13 @@ struct ToOptions {
     /// Do not compare these parts of answers, nor these methods: `tools/call.result.content[*].text`.
     #[arg(long, value_name = "PATH", requires = "to")]
     ignore: Vec<Pattern>,
-    /// Compare times and ids in `_meta` too, and other parts that servers make up anew each time.
+    /// Also compare times and ids in `_meta`, and other parts that servers generate each time.
     #[arg(long, requires = "to")]
     compare_volatile: bool,
-    /// What to compare. Default: values; structure for a tape that was made anonymous.
+    /// What to compare. Default: values, or structure for an anonymised tape.
     #[arg(long, value_enum, requires = "to")]
     compare: Option<Compare>,
-    /// Seconds that an answer may take. Default: 30.
+    /// Timeout for an answer, in seconds. Default: 30.
     #[arg(long, value_name = "SECONDS", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
 }
@@ -103,17 +104,17 @@ struct ToOptions {
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --as-server")]
 struct ServerOptions {
-    /// Which request of the tape a request is. Default: by-params.
+    /// How to find a client's request on the tape. Default: by-params.
     #[arg(long = "match", value_enum, value_name = "HOW", requires = "as_server")]
     matching: Option<Match>,
-    /// Answer with an error instead: a method, perhaps with a code and a rate from 0 to 1, as in
+    /// Answer with an error instead: a method, optionally with a code and a rate from 0 to 1, as in
     /// 'tools/call[name=x]:-32000@0.25', which fails every fourth call.
     #[arg(long, value_name = "METHOD[:CODE][@RATE]", requires = "as_server")]
     fail: Vec<Fault>,
-    /// Let answers wait so many milliseconds, those of a method or all.
+    /// Delay answers by this many milliseconds, those of a method or all.
     #[arg(long, value_name = "[METHOD:]MILLISECONDS", requires = "as_server")]
     delay: Vec<Delay>,
-    /// Write what came of it as a JSON object.
+    /// Write the outcome as a JSON object.
     #[arg(long, value_name = "FILE", requires = "as_server")]
     report: Option<PathBuf>,
 }
@@ -121,10 +122,10 @@ struct ServerOptions {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Alone")]
 struct AloneOptions {
-    /// Begin here.
+    /// Begin at this place.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["to", "as_server"])]
     from: Option<Place>,
-    /// End here.
+    /// End at this place.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["to", "as_server"])]
     until: Option<Place>,
     /// Wait for a command before each message.
@@ -135,19 +136,19 @@ struct AloneOptions {
     breaks: Vec<Break>,
 }
 
-/// How closely to look.
+/// How closely to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Compare {
-    /// Which members there are, and their types.
+    /// The members that exist, and their types.
     Structure,
-    /// Values too.
+    /// Values as well.
     Values,
 }
 
-/// Which request of the tape a request is.
+/// How to find a client's request on the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Match {
-    /// It has to be the next one of the tape, with the same parameters.
+    /// It must be the next one of the tape, with the same parameters.
     Strict,
     /// The next one of its method, whatever its parameters.
     Sequential,
@@ -185,7 +186,7 @@ impl Replay {
             return as_server::serve(&recording, settings, options.report);
         }
         if !self.set.is_empty() {
-            bail!("`--set` needs `--to` or `--as-server`");
+            bail!("`--set` requires `--to` or `--as-server`");
         }
         let options = self.alone_options;
         let speed = self.speed.unwrap_or(Speed::Times(1.0));

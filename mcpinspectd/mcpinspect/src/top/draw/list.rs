@@ -26,7 +26,7 @@ pub fn draw(
     if table.rows.is_empty() {
         let is_filtered = list.is_some_and(|list| !list.filter.is_empty());
         let text = if is_filtered {
-            "nothing fits the filter"
+            "nothing matches the filter"
         } else {
             empty
         };

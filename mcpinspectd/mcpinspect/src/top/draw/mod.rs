@@ -185,7 +185,7 @@ fn view(frame: &mut Frame<'_>, state: &State, palette: Palette, area: Rect) {
             };
             let rows = [Constraint::Min(1), Constraint::Length(height)];
             let [first, second] = Layout::vertical(rows).areas(area);
-            let empty = told(&view.told, "no session of this server was recorded");
+            let empty = told(&view.told, "no recorded sessions of this server");
             list::draw(frame, &table, Some(list), empty, palette, first);
             if height > 2 {
                 titled(
@@ -243,7 +243,9 @@ fn nothing(state: &State) -> &'static str {
     match (&state.daemon, state.tab) {
         (None, _) => "looking …",
         (Some(Err(_)), _) => "",
-        (Some(Ok(_)), Tab::Servers) => "none of your servers was seen since the daemon started",
+        (Some(Ok(_)), Tab::Servers) => {
+            "none of your servers has been seen since the daemon started"
+        }
         (Some(Ok(_)), Tab::Calls) => "no call is in flight",
         (Some(Ok(_)), Tab::Findings) => "nothing was found",
     }
@@ -252,7 +254,7 @@ fn nothing(state: &State) -> &'static str {
 fn session_empty(view: &SessionView) -> &str {
     match (&view.problem, view.is_told) {
         (Some(problem), _) => problem,
-        (None, true) => "no message of this session was recorded",
+        (None, true) => "no recorded messages of this session",
         (None, false) => "looking …",
     }
 }

@@ -87,7 +87,7 @@ fn a_server_leads_to_its_sessions_messages_and_texts() {
     };
     assert_eq!(
         view.told.here().unwrap().last().unwrap(),
-        "Its text was not kept."
+        "Its text was not stored."
     );
     // While the text is shown, nothing is asked for again; while the session is, its messages are.
     assert!(update(&mut state, Input::Reading(Box::new(reading()))).is_empty());

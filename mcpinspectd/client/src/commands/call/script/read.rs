@@ -93,14 +93,17 @@ pub fn read(text: &str) -> anyhow::Result<Script> {
         Value::Object(mut whole) => {
             let steps = whole.remove("steps");
             if let Some(other) = whole.keys().next() {
-                bail!("a script has `steps`, and no `{}`", printable(other, 80));
+                bail!(
+                    "unknown field `{}` in the script: only `steps` is allowed",
+                    printable(other, 80)
+                );
             }
             match steps {
                 Some(Value::Array(steps)) => steps,
-                _ => bail!("`steps` is not a list"),
+                _ => bail!("`steps` must be a list"),
             }
         }
-        _ => bail!("a script is a list of steps, or an object with `steps`"),
+        _ => bail!("a script must be a list of steps, or an object with `steps`"),
     };
     ensure!(!steps.is_empty(), "the script has no steps");
     ensure!(
@@ -145,10 +148,7 @@ fn step(
         ..asked
     };
     for name in values::names(&asked.params) {
-        ensure!(
-            saved.contains(&name),
-            "`${{{name}}}` is not saved by a step before"
-        );
+        ensure!(saved.contains(&name), "no earlier step saves `${{{name}}}`");
     }
     if !asked.unchecked {
         asked.check().map_err(|failure| anyhow!(failure.message))?;
@@ -171,7 +171,7 @@ fn step(
         Some(seconds) if seconds > 0.0 && seconds <= MAX_TIMEOUT => {
             Some(Duration::from_secs_f64(seconds))
         }
-        Some(_) => bail!("a timeout is a number of seconds up to {MAX_TIMEOUT}"),
+        Some(_) => bail!("the timeout must be a number of seconds up to {MAX_TIMEOUT}"),
         None => None,
     };
     Ok(Step {
@@ -190,7 +190,7 @@ fn on_error(text: Option<&str>, at: usize, names: &[Option<String>]) -> anyhow::
         Some("continue") => return Ok(OnError::Continue),
         Some(other) => other.strip_prefix("skip-to:").with_context(|| {
             format!(
-                "onError is stop, continue or skip-to:STEP, and not `{}`",
+                "invalid onError `{}`: expected stop, continue or skip-to:STEP",
                 printable(other, 80)
             )
         })?,
@@ -204,7 +204,10 @@ fn on_error(text: Option<&str>, at: usize, names: &[Option<String>]) -> anyhow::
     });
     match index {
         Some(index) if index > at && index < names.len() => Ok(OnError::SkipTo(index)),
-        _ => bail!("`skip-to:{}` is no later step", printable(target, 80)),
+        _ => bail!(
+            "`skip-to:{}` does not name a later step",
+            printable(target, 80)
+        ),
     }
 }
 
@@ -246,27 +249,27 @@ mod tests {
             ),
             (
                 r#"{"method": "ping", "tool": "x"}"#,
-                "step 2: `ping` has no tool",
+                "step 2: `ping` takes no tool",
             ),
             (
                 r#"{"method": "ping", "onError": "retry"}"#,
-                "onError is stop",
+                "invalid onError `retry`",
             ),
             (
                 r#"{"method": "ping", "onError": "skip-to:1"}"#,
-                "no later step",
+                "does not name a later step",
             ),
             (
                 r#"{"method": "ping", "onError": "skip-to:9"}"#,
-                "no later step",
+                "does not name a later step",
             ),
             (
                 r#"{"method": "tools/call", "tool": "${x}"}"#,
-                "`${x}` is not saved by a step before",
+                "no earlier step saves `${x}`",
             ),
             (
                 r#"{"method": "ping", "expect": [{"path": "a..b", "equals": 1}]}"#,
-                "expectation 1: `a..b`: a step is empty",
+                "expectation 1: `a..b`: empty step",
             ),
             (
                 r#"{"method": "ping", "expect": [{"path": "a"}]}"#,
@@ -274,9 +277,9 @@ mod tests {
             ),
             (
                 r#"{"method": "ping", "expect": [{"path": "a", "schema": {"type": 7}}]}"#,
-                "expectation 1: the schema",
+                "expectation 1: invalid schema",
             ),
-            (r#"{"method": "ping", "timeout": 0}"#, "a timeout is"),
+            (r#"{"method": "ping", "timeout": 0}"#, "the timeout must be"),
         ] {
             let error = format!(
                 "{:#}",
@@ -287,8 +290,8 @@ mod tests {
         for (script, reason) in [
             ("[]", "no steps"),
             ("5", "a list of steps"),
-            ("{\"steps\": 1}", "not a list"),
-            ("{\"step\": []}", "no `step`"),
+            ("{\"steps\": 1}", "must be a list"),
+            ("{\"step\": []}", "unknown field `step`"),
             ("[{]", "key must be a string"),
             ("a: [", ""),
         ] {
