@@ -56,13 +56,13 @@ mod tests {
         files speaks MCP 2025-06-18; server calls itself files 1.2; client calls itself agent ?
         MCP session with files ended; server_exited; 12 messages, 3456 bytes, 0 bytes lost, 1 requests unanswered
         A call of "read" hangs in files; no answer for 60 s
-        files runs on without a client; its session ended 10 s ago (client_exited); /usr/bin/node, uid 1000
+        files keeps running without a client; its session ended 10 s ago (client_exited); /usr/bin/node, uid 1000
         512 bytes of files were lost; server_to_client from byte 4096: ring_full
-        files moves data by io_uring; pid 4242; its bytes are not seen
+        files moves data by io_uring; pid 4242; its bytes are not captured
         Invalid message in a session with files; server_to_client: not_json, 17 bytes; begins Starting server…
         approve for tool "read" of files; by uid 1000; looked at it
         Policy would have blocked a call of "write" to files; rules no-writes; Nothing is written; client_to_server, message 7
-        files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not reached: process 4243: Operation not permitted; by policy, because of sensitive-file
+        files was frozen in part; processes 4240 4242; as a whole: /app.slice/files.scope; not contained: process 4243: Operation not permitted; by policy, because of sensitive-file
         No room to pin 12 definitions of files; limit user_items; uid 1000
         3 events did not reach the journal sink; its queue was full
         Messages cannot be recorded; /var/lib/mcpinspectd/messages.db; database or disk is full
@@ -81,7 +81,7 @@ mod tests {
         files speaks MCP 2025-06-18
         MCP session with files ended
         A call of "read" hangs in files
-        files runs on without a client
+        files keeps running without a client
         512 bytes of files were lost
         files moves data by io_uring
         Invalid message in a session with files

@@ -84,7 +84,7 @@ impl Describe for BlindSpot {
                 format!("{server} did not look like MCP at first")
             }
             (None, BlindMechanism::Excluded) => {
-                format!("{server} took the place of an excluded program")
+                format!("{server} replaced an excluded program")
             }
             (None, BlindMechanism::HttpUpgraded) => {
                 format!("A connection with {server} is no longer HTTP")
@@ -92,9 +92,11 @@ impl Describe for BlindSpot {
             (None, BlindMechanism::HttpAmbiguous) => {
                 format!("A connection with {server} can be read in two ways")
             }
-            (None, BlindMechanism::RecordLost) => "The kernel's reports had no room".to_owned(),
-            (None, BlindMechanism::TlsUnpaired) => "A TLS connection cannot be followed".to_owned(),
-            (None, BlindMechanism::TlsLibrary) => "A TLS library is not looked into".to_owned(),
+            (None, BlindMechanism::RecordLost) => "The kernel's ring buffer was full".to_owned(),
+            (None, BlindMechanism::TlsUnpaired) => {
+                "A TLS connection cannot be decrypted".to_owned()
+            }
+            (None, BlindMechanism::TlsLibrary) => "A TLS library is not watched".to_owned(),
             (None, _) => format!("{server} moves data by {mechanism}"),
         }
     }
@@ -104,27 +106,31 @@ impl Describe for BlindSpot {
             sentence.add(found.clone());
         }
         sentence.add(match self.uid {
-            Some(_) => format!("pid {} was the latest; some of it is not seen", self.pid),
+            Some(_) => format!(
+                "pid {} was the latest; some of it is not captured",
+                self.pid
+            ),
             None => match self.mechanism {
                 BlindMechanism::WrittenByReader => {
-                    format!("pid {}; that is not its client's word", self.pid)
+                    format!("pid {}; these bytes do not come from its client", self.pid)
                 }
                 BlindMechanism::JudgedNotMcp | BlindMechanism::Excluded => {
-                    format!("pid {}; what went by before is not seen", self.pid)
+                    format!("pid {}; earlier bytes are not captured", self.pid)
                 }
                 BlindMechanism::HttpUpgraded | BlindMechanism::HttpAmbiguous => {
-                    format!("pid {}; what follows on it is not seen", self.pid)
+                    format!("pid {}; later bytes are not captured", self.pid)
                 }
                 BlindMechanism::RecordLost => {
-                    "lost; what began meanwhile may not be seen".to_owned()
+                    "lost; processes, streams and connections that began meanwhile may be missed"
+                        .to_owned()
                 }
                 BlindMechanism::TlsUnpaired => {
-                    format!("pid {}; it is seen when it is opened anew", self.pid)
+                    format!("pid {}; it is captured once it is opened again", self.pid)
                 }
                 BlindMechanism::TlsLibrary => {
-                    format!("pid {}; what it says over TLS is not seen", self.pid)
+                    format!("pid {}; its TLS traffic is not captured", self.pid)
                 }
-                _ => format!("pid {}; its bytes are not seen", self.pid),
+                _ => format!("pid {}; its bytes are not captured", self.pid),
             },
         });
     }
@@ -166,7 +172,10 @@ impl Describe for InvalidMessage {
             self.reason, self.bytes
         ));
         if self.suppressed > 0 {
-            sentence.add(format!("{} more before it were not told", self.suppressed));
+            sentence.add(format!(
+                "{} more before it were not reported",
+                self.suppressed
+            ));
         }
         sentence.add(format!("begins {}", self.excerpt));
     }

@@ -47,7 +47,7 @@ impl Describe for Contained {
             sentence.add(format!("as a whole: {}", self.cgroups.join(", ")));
         }
         if !self.missed.is_empty() {
-            sentence.add(format!("not reached: {}", self.missed.join(", ")));
+            sentence.add(format!("not contained: {}", self.missed.join(", ")));
         }
         match (self.uid, &self.pattern) {
             (Some(uid), _) => sentence.add(format!("by uid {uid}")),

@@ -49,7 +49,10 @@ impl Describe for CallHung {
             ));
         }
         if self.suppressed > 0 {
-            sentence.add(format!("{} more before it were not told", self.suppressed));
+            sentence.add(format!(
+                "{} more before it were not reported",
+                self.suppressed
+            ));
         }
     }
 
@@ -79,7 +82,7 @@ impl Describe for ServerOrphaned {
     }
 
     fn title(&self, server: &str) -> String {
-        format!("{server} runs on without a client")
+        format!("{server} keeps running without a client")
     }
 
     fn particulars(&self, sentence: &mut Sentence) {

@@ -116,9 +116,9 @@ impl Describe for Policy {
     fn title(&self, server: &str) -> String {
         let decision = self.decision.as_str();
         match self.decision {
-            PolicyDecision::Accept => return "Approval list taken in".to_owned(),
-            PolicyDecision::Refuse => return "Approval list refused".to_owned(),
-            PolicyDecision::Withdraw => return "Approval list withdrawn".to_owned(),
+            PolicyDecision::Accept => return "Approval list loaded".to_owned(),
+            PolicyDecision::Refuse => return "Approval list rejected".to_owned(),
+            PolicyDecision::Withdraw => return "Approval list removed".to_owned(),
             _ => {}
         }
         match &self.tool_name {

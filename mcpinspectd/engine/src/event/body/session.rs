@@ -27,7 +27,7 @@ pub struct SessionStarted {
 impl Describe for SessionStarted {
     fn title(&self, server: &str) -> String {
         let how = match self.joined_midstream {
-            true => "joined under way",
+            true => "joined midway",
             false => "started",
         };
         format!("MCP session with {server} {how}")

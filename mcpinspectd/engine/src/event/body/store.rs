@@ -63,9 +63,11 @@ impl Describe for StoreNotice {
             StoreTrouble::Dropped => format!("{} messages were not recorded", self.dropped),
             StoreTrouble::Failing => "Messages cannot be recorded".to_owned(),
             StoreTrouble::Recovered => "Messages are recorded again".to_owned(),
-            StoreTrouble::SetAside => "The message store was damaged and is begun anew".to_owned(),
+            StoreTrouble::SetAside => {
+                "The message store was damaged and has been replaced by an empty one".to_owned()
+            }
             StoreTrouble::Newer => {
-                "Messages are not recorded: the store is of a newer version".to_owned()
+                "Messages are not recorded: the store was written by a newer version".to_owned()
             }
         }
     }
