@@ -66,7 +66,7 @@ fn nginx() -> Result<()> {
     // As root: apt's own user may not write here.
     fetch.args(["-o", "APT::Sandbox::User=root"]);
     shell::run(fetch.current_dir(&place))
-        .context("the web server comes as a Debian package, through apt")?;
+        .context("the web server is a Debian package, installed through apt")?;
     for entry in std::fs::read_dir(&place)? {
         let file = entry?.path();
         if file.extension().is_some_and(|ending| ending == "deb") {

@@ -40,7 +40,7 @@ pub fn install() -> Result<()> {
         "unpacking a clean Debian {RELEASE} to {} (takes a minute)",
         place.display()
     ));
-    let parent = place.parent().context("no parent folder")?;
+    let parent = place.parent().context("no parent directory")?;
     fs::create_dir_all(parent)?;
     // The remains of an interrupted run belong to root.
     let mut clean = shell::as_root("rm", &[])?;

@@ -11,13 +11,13 @@ use crate::shell::{self, say};
 /// Writes them.
 pub fn update() -> Result<()> {
     if shell::is_root() {
-        say("asking the daemon's objects what they offer");
+        say("reading the introspection data of the daemon's objects");
         let mut test = shell::cargo();
         test.args(["test", "--quiet", "--package", "mcpinspect-tests"]);
         test.args(["--test", "service", "introspection"]);
         shell::run(test.env("UPDATE_INTROSPECTION", "1"))?;
     } else {
-        say("without root, the introspection data in `packaging` stays as it is");
+        say("without root, the introspection data in `packaging` is not updated");
     }
     say("generating the reference chapters");
     let mut test = shell::cargo();

@@ -23,7 +23,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     ensure!(
         options.directory.is_dir(),
-        "{} is not a directory: name the one with the labelled files",
+        "{} is not a directory: give the directory with the labelled files",
         options.directory.display()
     );
     let directory = options.directory.canonicalize()?;

@@ -30,9 +30,9 @@ const PATIENCE: u32 = 20;
 /// The command line of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// What to fuzz; without any, everything
+    /// Targets to fuzz; default: all
     targets: Vec<String>,
-    /// How many inputs to try for each
+    /// Number of inputs to try for each target
     #[arg(long, default_value_t = 1_000_000)]
     runs: u64,
 }
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     for target in wanted {
         ensure!(
             known.contains(target),
-            "there is no fuzz target {target}: there are {}",
+            "unknown fuzz target {target}: the targets are {}",
             known.join(", ")
         );
     }
@@ -163,7 +163,7 @@ fn search(program: &Path, target: &str, runs: u64) -> Result<()> {
     fuzz.args([&found, &kept]);
     shell::run(&mut fuzz).with_context(|| {
         let failed = failed.display();
-        format!("an input breaks {target}; it is in {failed}")
+        format!("an input breaks {target}; it was saved in {failed}")
     })?;
     // What reaches everything that these reach, however often.
     let fresh = empty(&place().join("merged").join(target))?;

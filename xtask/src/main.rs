@@ -36,7 +36,7 @@ enum Command {
     Test(test::Options),
     /// Measure what watching costs and print tables
     Bench(bench::Options),
-    /// Attack one daemon in every way at once, and watch its memory
+    /// Run all attacks on one daemon at once, and watch its memory
     Siege(siege::Options),
     /// Build the packages for Debian and Fedora
     Package(package::Options),
@@ -46,15 +46,15 @@ enum Command {
     BuildEbpf,
     /// Measure detection on labelled definitions
     Eval(eval::Options),
-    /// Fit the model of what sentences ask, or measure it on what is left out
+    /// Fit the model of what sentences ask, or measure it on held-out data
     Train(train::Options),
-    /// Look for inputs that break a parser, and keep those that reach something new
+    /// Search for inputs that break a parser, and keep those that reach new code
     Fuzz(fuzz::Options),
     /// Check format and lints, or with --all everything that CI checks
     Check(check::Options),
     /// Write the generated parts of the manual
     Docs,
-    /// Make the README's pictures anew: a recording of the tap, a screenshot of a notification
+    /// Regenerate the README's pictures: a recording of the tap, a screenshot of a notification
     Pictures,
     /// Install everything that the other commands need
     Setup,

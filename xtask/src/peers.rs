@@ -139,7 +139,7 @@ fn bun(place: &Path) -> Result<()> {
         let mut install = Command::new("node");
         install.arg("install.js").current_dir(package);
         shell::run(&mut install)?;
-        ensure!(works(), "Bun does not run here");
+        ensure!(works(), "Bun does not run on this machine");
     }
     Ok(())
 }

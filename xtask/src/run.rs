@@ -12,7 +12,7 @@ use crate::shell::{self, say};
 /// The command line of `cargo xtask run`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Show the daemon at work on small live sessions over pipes and HTTP; one has a tool that turns malicious
+    /// Demonstrate the daemon on small live sessions over pipes and HTTP; one has a tool that turns malicious
     #[arg(long)]
     demo: bool,
     /// Build with optimisations

@@ -47,7 +47,7 @@ fn rust_source() -> Result<()> {
     rustup.args(["component", "add", "rust-src"]);
     rustup.current_dir(shell::root());
     shell::run(&mut rustup).context(
-        "rust-src is needed; without rustup, install the source of the Rust library yourself",
+        "rust-src is required; without rustup, install the source of the Rust standard library yourself",
     )
 }
 

@@ -84,7 +84,7 @@ pub fn path() -> std::ffi::OsString {
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("{} cannot be started", name(command)))?;
+        .with_context(|| format!("cannot start {}", name(command)))?;
     ensure!(status.success(), "{} ended with {status}", name(command));
     Ok(())
 }
@@ -94,7 +94,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
         .output()
-        .with_context(|| format!("{} cannot be started", name(command)))?;
+        .with_context(|| format!("cannot start {}", name(command)))?;
     ensure!(
         output.status.success(),
         "{} ended with {}",
@@ -135,7 +135,7 @@ pub fn as_root(program: impl AsRef<OsStr>, variables: &[(&str, &OsStr)]) -> Resu
     let program = program.as_ref();
     if find("sudo").is_none() {
         bail!(
-            "{} needs root, and there is no sudo here",
+            "{} needs root, and sudo is not installed",
             program.display()
         );
     }

@@ -9,7 +9,7 @@ use crate::{peers, setup, test};
 /// The command line of `cargo xtask siege`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// How long to go on
+    /// How long to run, in minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
 }
@@ -27,7 +27,7 @@ pub fn run(options: &Options) -> Result<()> {
     build.args(["--package", "mcpinspectd", "--bin", "mcpinspectd"]);
     shell::run(&mut build)?;
     say(&format!(
-        "besieging it for {} minutes; leave the machine to it meanwhile",
+        "attacking it for {} minutes; leave the machine idle meanwhile",
         options.minutes
     ));
     let path = shell::path();

@@ -26,7 +26,7 @@ pub struct Options {
     /// Run only the tests against the real kernel, bus and journal
     #[arg(long)]
     e2e: bool,
-    /// How many end-to-end tests run at a time; each one's daemon watches all of them
+    /// Number of end-to-end tests to run at a time; each one's daemon watches all of them
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Run only tests whose name contains one of these
@@ -149,7 +149,7 @@ fn compile() -> Result<Vec<Suite>> {
             suites
                 .iter()
                 .any(|suite| suite.name.ends_with(&format!(" test {name}"))),
-            "no suite is named {name}, which the table of those that need root lists"
+            "no suite is named {name}, which NEED_ROOT lists"
         );
     }
     Ok(suites)

@@ -12,7 +12,7 @@ const MODEL: &str = "mcpinspectd/judge/rules/meaning.bin";
 /// The command line of `cargo xtask train`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Measure on pairs, authors and languages that are left out in turn, and write nothing
+    /// Cross-validate on pairs, authors and languages that are held out in turn, and write nothing
     #[arg(long)]
     measure: bool,
 }

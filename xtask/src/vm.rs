@@ -186,7 +186,7 @@ impl Archive {
             "--format",
             "$(SITE) $(BASE_URI)",
         ]))
-        .context("kernels come as Debian packages, through apt")?;
+        .context("kernels are Debian packages, installed through apt")?;
         let own = targets
             .lines()
             .find_map(|line| line.split_once(' ')?.1.split("/dists/").next())
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(said.check, "kernel version 5.10 is too old");
         assert_eq!(said.tls, "not checked");
         assert_eq!(said.tests, "3 passed, 31 failed");
-        let said = verdict("check: ok\ntls: looked into in every process\n");
-        assert_eq!(said.tls, "looked into in every process");
+        let said = verdict("check: ok\ntls: decrypted in every process\n");
+        assert_eq!(said.tls, "decrypted in every process");
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn without_probes() -> Result<Outcome> {
         .stderr(Stdio::inherit())
         // It fails, and not only because probes are missing.
         .output()
-        .context("the daemon cannot be started")?;
+        .context("cannot start the daemon")?;
     let report: Value = serde_json::from_slice(&said.stdout)?;
     let checks = report["checks"].as_array().context("no checks")?;
     let probes = checks.iter().find(|check| check["name"] == "probes");

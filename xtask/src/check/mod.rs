@@ -21,7 +21,7 @@ use outcome::{Outcome, in_public_ci};
 /// The command line of `cargo xtask check`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Checks to run; without any, the quick ones: format, lints, probes, boundaries
+    /// Checks to run; default: the quick ones (format, lints, probes, boundaries)
     #[arg(value_parser = CHECKS.map(|check| check.name))]
     checks: Vec<String>,
     /// Run every check

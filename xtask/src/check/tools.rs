@@ -48,7 +48,7 @@ pub(super) fn dependencies() -> Result<Outcome> {
     }
     let mut fetch = deny(&manifests[0])?;
     if let Err(error) = shell::run(fetch.args(["fetch", "db"])) {
-        let reason = format!("no advisories, as their database cannot be reached ({error})");
+        let reason = format!("no advisories, because their database cannot be reached ({error})");
         return Ok(Outcome::Unchecked(reason));
     }
     for manifest in &manifests {

@@ -36,13 +36,13 @@ pub struct Options {
     /// Cargo profile of the programs; `dev` builds and packs fast, for tests
     #[arg(long, default_value = "release")]
     profile: String,
-    /// Which packages to build
+    /// Packages to build
     #[arg(long, value_enum, default_values_t = [Format::Deb, Format::Rpm])]
     format: Vec<Format>,
-    /// Which machines they are for; others than this one are built by a cross compiler and run by qemu
+    /// Machines to build for; others than this one are built by a cross compiler and run by qemu
     #[arg(long, value_enum, default_value_t = Machine::host())]
     machine: Machine,
-    /// Revision of the package, to tell packages of one version apart
+    /// Revision of the package, to distinguish packages of one version
     #[arg(long, default_value_t = 1)]
     revision: u32,
     /// Also list the components of the programs (SBOM), in CycloneDX's format
@@ -51,17 +51,17 @@ pub struct Options {
     /// Also add the packages to a repository for apt and dnf in this folder
     #[arg(long, value_name = "DIR")]
     repository: Option<PathBuf>,
-    /// Sign the repository by this key of GnuPG's
+    /// Sign the repository with this GnuPG key
     #[arg(long, value_name = "KEY", requires = "repository")]
     sign: Option<String>,
     /// Build everything twice, in two folders, and fail if a package differs
     #[arg(long)]
     twice: bool,
-    /// Pack the programs as they are. Where they were built together with others, building them alone would
-    /// select other features and compile all dependencies again.
+    /// Pack the programs as they are. If they were built together with others, building them alone
+    /// would select other features and compile all dependencies again.
     #[arg(long, conflicts_with = "twice")]
     no_build: bool,
-    /// Sign by this key instead.
+    /// Sign with this key instead.
     #[arg(skip)]
     key: Option<Key>,
 }

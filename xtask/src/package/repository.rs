@@ -128,7 +128,7 @@ fn sign(key: &Key, how: &str, file: &Path, signature: &Path) -> Result<()> {
     let mut gpg = key.gpg();
     gpg.args(["--armor", "--local-user", &key.name, how]);
     gpg.arg("--output").arg(signature).arg(file);
-    shell::run(&mut gpg).with_context(|| format!("cannot sign by the key {}", key.name))
+    shell::run(&mut gpg).with_context(|| format!("cannot sign with the key {}", key.name))
 }
 
 /// A GnuPG key.

@@ -15,14 +15,17 @@ use crate::shell::{self, say};
 
 /// Makes the packages again, with these arguments of `cargo xtask package`, and compares.
 pub(super) fn compare(packages: &[PathBuf], arguments: &[String]) -> Result<()> {
-    let commit = shell::commit().context("packages can be compared in a repository only")?;
+    let commit = shell::commit().context("packages can be compared only in a git repository")?;
     ensure!(
         !commit.ends_with("-dirty"),
         "commit your changes first: the second build is made from the commit"
     );
     let place = shell::target().join("again");
     let _ = fs::remove_dir_all(&place);
-    say(&format!("making the packages again in {}", place.display()));
+    say(&format!(
+        "building the packages again in {}",
+        place.display()
+    ));
     let mut clone = Command::new("git");
     clone.args(["clone", "--quiet", "--no-hardlinks"]);
     shell::run(clone.arg(shell::root()).arg(&place))?;
@@ -38,7 +41,7 @@ pub(super) fn compare(packages: &[PathBuf], arguments: &[String]) -> Result<()> 
         let below = package.strip_prefix(shell::target())?;
         same(package, &place.join("target").join(below))?;
     }
-    say("both builds are equal to the byte");
+    say("both builds are identical");
     let _ = fs::remove_dir_all(&place);
     Ok(())
 }
@@ -47,7 +50,7 @@ fn same(one: &Path, other: &Path) -> Result<()> {
     let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
     ensure!(
         read(one)? == read(other)?,
-        "{} and {} differ; `diffoscope` shows where",
+        "{} and {} differ; use `diffoscope` to see where",
         one.display(),
         other.display()
     );

@@ -127,7 +127,7 @@ pub fn screenshot(agent: &Path, turn: Option<&str>, to: &Path) -> Result<()> {
         .arg(format!("png8:{}", to.display()));
     shell::run(&mut cut)?;
     let size = fs::metadata(to)?.len();
-    ensure!(size > 4096, "there was nothing on the screen");
+    ensure!(size > 4096, "no notification appeared on the screen");
     Ok(())
 }
 

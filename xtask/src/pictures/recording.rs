@@ -87,7 +87,7 @@ pub fn of_tap(agent: &Path) -> Result<Vec<Row>> {
         screen.write(text, begun.elapsed());
     }
     ensure!(tap.wait()?.success(), "the tap failed: {:?}", screen.rows);
-    let session = session.context("the tap was never ready")?;
+    let session = session.context("the tap did not become ready")?;
     let ended = session.join().ok().context("no session")??;
     ensure!(ended.success(), "the session failed");
     Ok(screen.rows)

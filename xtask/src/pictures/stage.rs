@@ -55,7 +55,7 @@ impl Drop for Directory {
 pub(super) fn eventually(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {
-        ensure!(Instant::now() < deadline, "waited in vain: {what}");
+        ensure!(Instant::now() < deadline, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -46,7 +46,7 @@ impl Disk {
             .split_whitespace()
             .next()
             .and_then(|size| size.parse().ok())
-            .context("du says no size")?;
+            .context("`du` printed no size")?;
         // The file system's own tables are small beside a fourth.
         let room = format!("{}M", size + size / 4 + 64);
         let _ = std::fs::remove_file(&image);
