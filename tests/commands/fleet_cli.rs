@@ -174,7 +174,7 @@ fn a_journal_that_was_changed_is_left_out() {
     let verified = output(&[&directory[..], &["--verify"]].concat());
     let error = String::from_utf8_lossy(&verified.stderr);
     assert!(
-        error.contains("remote-rome.journal: is damaged or was changed"),
+        error.contains("remote-rome.journal: is damaged or was modified"),
         "{error}"
     );
     assert_eq!(verified.status.code(), Some(1));

@@ -110,13 +110,16 @@ fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
     };
     place.write("second", "alert")?;
     reload()?;
-    let read = |daemon: &Daemon<'_>, count| daemon.log().matches("policy read").count() >= count;
+    let read = |daemon: &Daemon<'_>, count| daemon.log().matches("policy loaded").count() >= count;
     while !read(&daemon, 2) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     place.write("third", "nothing")?;
     reload()?;
-    while !daemon.log().contains("everything stays as it was") {
+    while !daemon
+        .log()
+        .contains("the previous configuration stays in use")
+    {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     place

@@ -35,7 +35,7 @@ fn installed(name: &str) -> Result<Container> {
 fn await_tls(container: &Container) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(30);
     let until = Instant::now() + PATIENCE;
-    while !container.log()?.contains("looking into TLS from now on") {
+    while !container.log()?.contains("TLS is decrypted from now on") {
         ensure!(Instant::now() < until, "no TLS\n{}", container.log()?);
         std::thread::sleep(Duration::from_millis(100));
     }

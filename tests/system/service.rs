@@ -170,7 +170,10 @@ fn reloading_keeps_it_running() -> Result<()> {
     let before = container.property("MainPID")?;
     container.shell("systemctl reload mcpinspectd")?;
     container.wait("the reload to be logged", |container| {
-        Ok(container.log()?.contains("read again").then_some(()))
+        Ok(container
+            .log()?
+            .contains("configuration reloaded")
+            .then_some(()))
     })?;
     container.session("after", "Gives back the message.")?;
     event(&mut container, "mcp_tool_seen", "after")?;

@@ -124,7 +124,7 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(String),
     /// The daemon did not answer in time.
-    #[error("mcpinspectd does not answer")]
+    #[error("mcpinspectd did not answer in time")]
     Timeout,
 }
 
@@ -167,7 +167,7 @@ pub async fn connect() -> Result<ManagerProxy<'static>, ClientError> {
     match timeout(TIMEOUT, connected).await {
         Ok(Ok(manager)) => Ok(manager),
         Ok(Err(error)) => Err(ClientError::NoBus(error.to_string())),
-        Err(_) => Err(ClientError::NoBus("it does not answer".to_owned())),
+        Err(_) => Err(ClientError::NoBus("no answer in time".to_owned())),
     }
 }
 

@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// Nothing came back in time.
-    #[error("{0} does not answer")]
+    #[error("{0} did not answer in time")]
     Timeout(&'static str),
     /// The bus or the service says no.
     #[error(transparent)]

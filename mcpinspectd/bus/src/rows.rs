@@ -9,7 +9,7 @@ use zbus::wire::{DeserializeDict, SerializeDict, Type};
 pub const NO_UID: u32 = u32::MAX;
 
 /// The daemon answers one question about the past at a time for each user; what the next one gets meanwhile.
-pub const BUSY: &str = "another question of yours is being answered";
+pub const BUSY: &str = "another query of yours is still running; try again when it has finished";
 
 /// A server.
 #[derive(Debug, SerializeDict, DeserializeDict, Type)]

@@ -37,7 +37,7 @@ pub fn check(method: &str, era: Era, version: &str, capabilities: &Value) -> Res
         return Err(Failure::new(
             Category::Capability,
             "not_in_revision",
-            format!("revision {version} has no `{method}`"),
+            format!("protocol version {version} has no `{method}`"),
         )
         .with(json!({ "method": method, "revision": version })));
     }

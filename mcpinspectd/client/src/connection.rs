@@ -181,7 +181,9 @@ impl<'p> Connection<'p> {
                     return Err(Failure::new(
                         Category::Capability,
                         "input_required",
-                        format!("the server needs `{method}`, and there is no answer to it"),
+                        format!(
+                            "the server sent a `{method}` request, and no answer to it was given"
+                        ),
                     )
                     .with(json!({ "method": method, "result": result })));
                 }
@@ -382,7 +384,7 @@ impl<'p> Connection<'p> {
                     return Err(Failure::new(
                         Category::Transport,
                         "timeout",
-                        "the server does not read",
+                        "the server does not read its input",
                     ));
                 }
                 Sent::Full => self.take_in(HELD_UP)?,

@@ -69,7 +69,7 @@ impl Connection<'_> {
             (Some(Ok(result)), Offer::Only(_)) => Err(Failure::new(
                 Category::Protocol,
                 "unsupported_revision",
-                format!("the server does not speak revision {STATELESS}"),
+                format!("the server does not support protocol version {STATELESS}"),
             )
             .with(tree(&result))),
             (Some(Err(failure)), Offer::Only(_)) => Err(failure),

@@ -132,7 +132,7 @@ impl Heard {
         let text = String::from_utf8_lossy(line);
         let text = bound(&text, QUOTED);
         self.note(format!(
-            "the server wrote what is no message ({why}): {text}"
+            "the server wrote a line that is not a message ({why}): {text}"
         ));
     }
 
@@ -173,7 +173,7 @@ impl Heard {
     pub fn take(&mut self) -> (Vec<Log>, Vec<ServerRequest>) {
         if self.more > 0 {
             let more = std::mem::take(&mut self.more);
-            let text = format!("{more} more messages and requests were not kept");
+            let text = format!("{more} more messages and requests were not recorded");
             self.logs.push(Log {
                 level: "warning".to_owned(),
                 message: text,

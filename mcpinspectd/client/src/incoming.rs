@@ -73,7 +73,7 @@ impl Connection<'_> {
             return Err(Failure::new(
                 Category::Protocol,
                 "flood",
-                "the server asks without reading the answers",
+                "the server sends requests without reading the answers",
             ));
         }
         Ok(())
@@ -83,7 +83,7 @@ impl Connection<'_> {
         if let Some(irregular) = parsed.irregular {
             let word = irregular.as_str();
             self.heard
-                .note(format!("a message of the server is odd: {word}"));
+                .note(format!("unusual message from the server: {word}"));
         }
         match &parsed.message {
             Message::Response(response) => self.response(response),
@@ -105,7 +105,7 @@ impl Connection<'_> {
         let Some((id, method)) = asked else {
             let id = response.id.map_or("none", |id| id.0);
             let id = bound(id, QUOTED);
-            let text = format!("the server answered what is not asked: id {id}");
+            let text = format!("the server sent a response to no request: id {id}");
             self.heard.note(text);
             return;
         };

@@ -81,7 +81,7 @@ impl End {
         };
         let mut message = format!("{} before it answered", self.what);
         if let Some(line) = &self.last_words {
-            message.push_str("; it said last: ");
+            message.push_str("; its last output: ");
             message.push_str(line);
         }
         Failure::new(Category::Transport, code, message).with(json!({
@@ -96,7 +96,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         match &self.last_words {
-            Some(line) => write!(f, "; it said last: {line}"),
+            Some(line) => write!(f, "; its last output: {line}"),
             None => Ok(()),
         }
     }

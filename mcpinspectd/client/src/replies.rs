@@ -44,7 +44,7 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RepliesError {
     /// It is not an object.
-    #[error("it is not an object of answers by method")]
+    #[error("expected an object with answers by method")]
     NotAnObject,
     /// An answer is not an object.
     #[error("the answer to `{0}` is neither an object nor a list of objects")]

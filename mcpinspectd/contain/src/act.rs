@@ -38,18 +38,16 @@ const HANDLES_MAX: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum ContainError {
     /// There is no process to stop.
-    #[error("no process of it is running")]
+    #[error("none of its processes is running")]
     Nobody,
     /// It must not be stopped.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It is not in our power.
-    #[error(
-        "its processes cannot be signalled ({0}); that takes the right to signal any process (CAP_KILL)"
-    )]
+    #[error("cannot signal its processes ({0}); this requires CAP_KILL")]
     Powerless(String),
     /// It looks like half the machine.
-    #[error("more than {FAMILY_MAX} processes belong to it; that cannot be right")]
+    #[error("more than {FAMILY_MAX} processes seem to belong to it; none was touched")]
     TooMany,
 }
 
@@ -209,7 +207,7 @@ impl Family {
                 Some(group)
             }
             Err(error) => {
-                tracing::debug!(group, %error, "a control group cannot be used; signals instead");
+                tracing::debug!(group, %error, "cannot use a control group; using signals instead");
                 None
             }
         }
@@ -328,7 +326,7 @@ impl Family {
     ) -> Result<Contained, ContainError> {
         if measure == ContainmentAction::Freeze && !at_rest {
             for process in self.still(&table()) {
-                let missed = format!("process {}: it does not stay stopped", process.pid);
+                let missed = format!("process {}: it was resumed by something else", process.pid);
                 self.missed.push(missed);
             }
         }
@@ -358,7 +356,7 @@ impl Family {
         if measure != ContainmentAction::Thaw && !at_rest {
             // Whatever was started meanwhile.
             self.miss_holders(targets, clients);
-            let missed = "processes that are started faster than they can be stopped";
+            let missed = "processes that were started faster than they could be stopped";
             self.missed.push(missed.to_owned());
         }
         if reached.is_empty() {

@@ -80,7 +80,7 @@ pub fn apply(cgroup: &str, measure: ContainmentAction) -> io::Result<()> {
         if Instant::now() >= deadline {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "the kernel has not done it yet",
+                "the kernel has not finished in time",
             ));
         }
         sleep(Duration::from_millis(1));

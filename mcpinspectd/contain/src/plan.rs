@@ -39,7 +39,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The process is gone; another one may have its number now.
-    #[error("process {0} is gone")]
+    #[error("process {0} has ended")]
     Gone(Pid),
     /// Stopping it would stop something other than a server.
     #[error("process {0} is {1}; it is never stopped")]

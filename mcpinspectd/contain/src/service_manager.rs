@@ -29,7 +29,9 @@ pub(super) fn ask(cgroup: &str, unit: &str, measure: ContainmentAction) -> io::R
         let its = zbus::Proxy::new(&bus, MANAGER, object, interface).await?;
         let group: String = its.get_property("ControlGroup").await?;
         if group != cgroup {
-            return Err(zbus::Error::Failure(format!("{unit} is another group")));
+            return Err(zbus::Error::Failure(format!(
+                "{unit} is a different control group"
+            )));
         }
         manager.call::<_, _, ()>(method, &unit).await
     };

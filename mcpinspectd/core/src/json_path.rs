@@ -62,25 +62,25 @@ enum Glob {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
     /// It begins with a step.
-    #[error("it does not begin with a method; `*` is any")]
+    #[error("must begin with a method; `*` stands for any")]
     NoMethod,
     /// A bracket or quote is not closed.
-    #[error("`{0}` is not closed")]
+    #[error("missing end of `{0}`")]
     Open(char),
     /// A step has no name.
-    #[error("a step is empty")]
+    #[error("empty step")]
     EmptyStep,
     /// Brackets contain neither a number, `*`, a quoted name nor `member=value`.
-    #[error("`[{0}]` is neither [0], [*], [\"name\"] nor [member=value]")]
+    #[error("invalid step `[{0}]`: expected [0], [*], [\"name\"] or [member=value]")]
     Bracket(String),
     /// It has an unexpected character.
-    #[error("`{0}` is unexpected")]
+    #[error("unexpected `{0}`")]
     Unexpected(char),
     /// It is too long.
-    #[error("it has more than {MAX_STEPS} steps")]
+    #[error("more than {MAX_STEPS} steps")]
     TooLong,
     /// There is nothing to assign.
-    #[error("it has no `=VALUE`")]
+    #[error("missing `=VALUE`")]
     NoValue,
 }
 

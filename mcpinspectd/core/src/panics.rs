@@ -97,7 +97,7 @@ fn description(panic: &PanicHookInfo<'_>) -> String {
     // A message without values in it is a part of the program.
     let message = panic.payload().downcast_ref::<&'static str>();
     format!(
-        "panicked at {} in thread {}{}{}; this is a fault of the program, please report it",
+        "panicked at {} in thread {}{}{}; this is a bug, please report it",
         Place::of(panic.location()),
         thread::current().name().unwrap_or("without a name"),
         if message.is_some() { ": " } else { "" },

@@ -127,7 +127,7 @@ impl QueryError {
 
     /// It would do something other than read.
     pub fn mutating() -> Self {
-        let message = "only SELECT is permitted: a query reads, and changes nothing";
+        let message = "only SELECT statements are permitted";
         Self::new(Code::MutatingQueryForbidden, message)
     }
 

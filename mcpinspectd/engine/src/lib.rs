@@ -288,7 +288,7 @@ impl Engine {
             return;
         }
         let Some(session) = self.sessions.get_mut(id) else {
-            tracing::debug!(session = %id, "input of an unknown session");
+            tracing::debug!(session = %id, "input for an unknown session");
             return;
         };
         let before = session.unfinished();

@@ -287,13 +287,13 @@ pub enum RecallError {
     #[error("{0}")]
     Invalid(String),
     /// Nothing was recorded yet.
-    #[error("nothing was recorded: there is no message store")]
+    #[error("no message store: nothing was recorded")]
     Nothing,
     /// It took too long.
-    #[error("the question took longer than {0} seconds; ask for less")]
+    #[error("the query took longer than {0} seconds; select less")]
     Deadline(u64),
     /// The store cannot be read.
-    #[error("the message store cannot be read: {0}")]
+    #[error("cannot read the message store: {0}")]
     Unreadable(String),
 }
 

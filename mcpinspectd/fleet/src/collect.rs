@@ -368,7 +368,7 @@ impl Shared<'_> {
                     return Ok(());
                 }
                 Err(JournalError::Tool { said, .. }) => {
-                    let reason = format!("is damaged or was changed: {said}");
+                    let reason = format!("is damaged or was modified: {said}");
                     lock(&self.unreadable).push((path.to_owned(), reason));
                     return Ok(());
                 }

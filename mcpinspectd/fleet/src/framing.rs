@@ -329,6 +329,6 @@ fn cut_short(error: io::Error) -> io::Error {
 fn not_a_journal() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "this is neither `journalctl -o json` nor `journalctl -o export`, or it is cut off",
+        "neither `journalctl -o json` nor `journalctl -o export` output, or truncated",
     )
 }

@@ -34,7 +34,7 @@ pub const MAGIC: &[u8; 8] = b"LPKSHHRH";
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// The tool is not there.
-    #[error("journalctl cannot be started: {0}")]
+    #[error("cannot start journalctl: {0}")]
     NoTool(io::Error),
     /// It cannot read the file.
     #[error("journalctl ended with {status}: {said}")]

@@ -28,16 +28,16 @@ const WITNESS: u64 = 4 << 10;
 #[derive(Debug, Error)]
 pub enum StateError {
     /// Another program uses it.
-    #[error("another `mcpinspect fleet` uses the state in {0}; wait for it to end")]
+    #[error("another `mcpinspect fleet` is using the state in {0}; wait for it to end")]
     InUse(PathBuf),
     /// It is not one.
     #[error(
-        "{0} is not the state of a fleet, or it is damaged; move it away to read everything again"
+        "{0} is not the state of a fleet, or it is damaged; remove it to read everything again"
     )]
     Damaged(PathBuf),
     /// It is of another version.
     #[error(
-        "{path} has version {version} and this program writes version {VERSION}; move it away to read everything again"
+        "{path} has version {version}, but this program needs version {VERSION}; remove it to read everything again"
     )]
     Version {
         /// Which file.

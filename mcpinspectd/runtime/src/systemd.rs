@@ -46,7 +46,7 @@ fn status_line(status: &str) -> NotifyState {
 
 fn send(states: &[NotifyState]) {
     if let Err(error) = notify(false, states) {
-        tracing::warn!(%error, "the service manager cannot be told");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }
 
@@ -98,7 +98,7 @@ impl Watchdog {
             ticks.tick().await;
             let count = self.heartbeat.count();
             if last.replace(count) == Some(count) {
-                tracing::error!("the pipeline does not move; the watchdog is not fed");
+                tracing::error!("the pipeline is stuck; not notifying the watchdog");
             } else {
                 send(&[NotifyState::Watchdog]);
             }

@@ -23,7 +23,7 @@ pub const DAYS_MAX: u32 = 3650;
 pub const FILE: &str = "suppressions.toml";
 
 const NANOS_PER_DAY: u64 = 86_400_000_000_000;
-const HEADING: &str = "# Suppressions that were asked for on the bus, and lessons from what was decided. Written by mcpinspectd; comments are not kept.\n\n";
+const HEADING: &str = "# Suppressions requested on the bus, and lessons from decisions. Written by mcpinspectd; comments are not kept.\n\n";
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ impl Suppression {
     ) -> Result<Self, SuppressionError> {
         if rule.trim().is_empty() {
             return Err(SuppressionError::Invalid(
-                "a suppression names a rule or a category",
+                "a suppression needs a rule or a category",
             ));
         }
         if reason.trim().is_empty() {
@@ -133,17 +133,16 @@ impl Suppression {
             .any(|text| text.len() > TEXT_MAX)
         {
             return Err(SuppressionError::Invalid(
-                "a suppression's texts are at most 1024 bytes long",
+                "texts of a suppression must not be longer than 1024 bytes",
             ));
         }
         if days == 0 || days > DAYS_MAX {
             return Err(SuppressionError::Invalid(
-                "a suppression lasts 1 to 3650 days",
+                "a suppression must last from 1 to 3650 days",
             ));
         }
-        globset::Glob::new(rule).map_err(|_| {
-            SuppressionError::Invalid("the rule is no pattern that can be understood")
-        })?;
+        globset::Glob::new(rule)
+            .map_err(|_| SuppressionError::Invalid("invalid pattern in `rule`"))?;
         let until = now.0.saturating_add(u64::from(days) * NANOS_PER_DAY);
         Ok(Self {
             server: globset::escape(server),
@@ -175,7 +174,7 @@ impl Suppression {
         pack.suppress.retain(|entry| entry.until > now);
         if pack.suppress.len() >= ENTRIES_MAX {
             return Err(SuppressionError::Invalid(
-                "there are too many suppressions; put permanent ones into a rule pack",
+                "too many suppressions; put permanent ones into a rule pack",
             ));
         }
         pack.suppress.push(self);

@@ -49,13 +49,13 @@ pub struct Remark {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoSession {
     /// It contains no MCP.
-    #[error("there is no MCP over HTTP in these bytes")]
+    #[error("the files contain no MCP over HTTP")]
     NoMcp,
     /// It contains several sessions, and none was chosen.
-    #[error("there are several sessions in these bytes: {}", .0.join(", "))]
+    #[error("the files contain several sessions: {}; choose one with --session", .0.join(", "))]
     Several(Vec<String>),
     /// It does not contain the chosen session.
-    #[error("there is no session {0} in these bytes")]
+    #[error("the files contain no session {0}")]
     Missing(String),
 }
 
@@ -265,7 +265,7 @@ impl Findings {
                 let mut text = format!("{} says `{head}`, and its message ", field.as_str());
                 let _ = match message {
                     Some(message) => write!(text, "`{message}`"),
-                    None => write!(text, "nothing of the kind"),
+                    None => write!(text, "no such value"),
                 };
                 self.remark(flow, text);
             }
@@ -281,10 +281,7 @@ impl Findings {
                 let bytes = seen.saturating_add(missing.unwrap_or(0));
                 self.say(flow, exchange, *direction, Err(bytes));
                 let loss = loss.as_str();
-                self.remark(
-                    flow,
-                    format!("a message at byte {position} is lost: {loss}"),
-                );
+                self.remark(flow, format!("lost a message at byte {position}: {loss}"));
             }
             Event::Anomaly {
                 position, anomaly, ..

@@ -110,10 +110,10 @@ fn what_is_wrong_is_an_error_with_its_line() {
     assert!(error(newer.as_bytes()).contains("format version 9"));
     assert_eq!(
         error(&tape[..tape.len() - 9]),
-        "line 5 of the tape is cut off"
+        "line 5 of the tape is truncated"
     );
     let broken = [&tape[..], b"{\"time\":7}\n"].concat();
-    assert!(error(&broken).starts_with("line 6 of the tape is not understood"));
+    assert!(error(&broken).starts_with("line 6 of the tape is invalid"));
 }
 
 /// An engine that notes messages in abbreviated form.

@@ -350,7 +350,7 @@ fn what_is_not_there_is_said() {
     let worker = Worker::of(program.as_ref(), &folder.path().join("messages.db"), None);
     for (sql, told) in [
         ("SELECT * FROM messages", "nothing was recorded"),
-        ("SELECT * FROM tools", "there is no tool registry"),
+        ("SELECT * FROM tools", "no tool registry found"),
     ] {
         let error = worker.query(sql, Viewer::All).unwrap_err();
         assert_eq!(error.code, Code::QueryExecutionFailed);

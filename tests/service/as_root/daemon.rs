@@ -294,7 +294,7 @@ fn a_real_session_is_seen_decided_on_and_contained() {
     let stale = daemon
         .bus
         .refused_as(0, "Approve", &[&server, "read", &"0".repeat(64)]);
-    assert!(stale.contains("not the one that was looked at"), "{stale}");
+    assert!(stale.contains("changed since it was displayed"), "{stale}");
     text(
         &daemon
             .bus
@@ -443,7 +443,7 @@ fn without_a_daemon_root_can_stop_a_server_and_others_learn_what_to_do() {
     }
     let output = run(0, &["freeze", "notes-alone"]);
     assert!(text(&output).starts_with("frozen notes-alone"));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("without a record"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nothing is recorded"));
     session.ask_in_vain();
     // Another user has no power over it, and is told so.
     let output = run(STRANGER, &["kill", "--direct", "notes-alone"]);

@@ -29,7 +29,7 @@ pub enum ProbeError {
     #[error("cannot use the kernel's type information: {0}")]
     Btf(#[from] BtfError),
     /// The kernel does not let this process load eBPF programs.
-    #[error("the kernel does not let this process load eBPF programs")]
+    #[error("not permitted to load eBPF programs")]
     NotPermitted,
     /// The configuration asks for function exits, which this kernel does not allow to be hooked.
     #[error("this kernel does not allow hooks on function exits")]

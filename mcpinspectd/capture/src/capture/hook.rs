@@ -184,7 +184,7 @@ impl Hook {
             let Some(fallback) = self.fallback(choice) else {
                 return Err(error);
             };
-            tracing::debug!(%error, "no kprobe; using the tracepoint");
+            tracing::debug!(%error, "cannot attach the kprobe; using the tracepoint");
             self.detach(ebpf);
             load(ebpf, &fallback.targets(), Some(types))?;
         }
@@ -224,7 +224,7 @@ impl Hook {
             };
             // After a refusal, some programs were never loaded.
             if let Err(error) = result {
-                tracing::trace!(name, %error, "not detached");
+                tracing::trace!(name, %error, "cannot detach a probe");
             }
         }
     }
@@ -286,7 +286,7 @@ fn attach_exits(ebpf: &mut Ebpf, types: &Btf) -> Result<(), ProbeError> {
         let target = (*name, Target::Exit((*function).to_owned()));
         let result = load(ebpf, &[target], Some(types)).and_then(|()| attach_exit(ebpf, name));
         if let Err(error) = result {
-            tracing::debug!(function, %error, "not hooked");
+            tracing::debug!(function, %error, "cannot hook a function");
         }
     }
     Ok(())

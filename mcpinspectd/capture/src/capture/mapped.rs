@@ -57,7 +57,7 @@ impl Drop for MappedWords {
         // SAFETY: unmaps the memory that `new` mapped; nothing borrows it any more.
         let unmapped = unsafe { munmap(self.base.cast(), self.words * size_of::<u64>()) };
         if let Err(error) = unmapped {
-            tracing::debug!(%error, "cannot unmap an array of the probes'");
+            tracing::debug!(%error, "cannot unmap an array of the probes");
         }
     }
 }

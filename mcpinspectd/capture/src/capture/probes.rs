@@ -144,7 +144,7 @@ impl Probes {
             .then(|| aya_log::EbpfLogger::init(&mut ebpf))
             .transpose()
             .unwrap_or_else(|error| {
-                tracing::warn!(%error, "no diagnostics from the probes");
+                tracing::warn!(%error, "cannot receive diagnostics from the probes");
                 None
             });
         let (hook, switchover) = attach(&mut ebpf, options.hook, types.as_ref())?;
@@ -213,10 +213,10 @@ impl Probes {
             && let Err(error) = switchover.set(false)
         {
             // The function exits keep noting threads, which costs a little and changes nothing.
-            tracing::debug!(%error, "cannot tell the probes that the switchover is complete");
+            tracing::debug!(%error, "cannot notify the probes that the switchover is complete");
         }
         tracing::info!(
-            "function exits have taken over from the tracepoint: other system calls pay nothing from now on"
+            "function exits have replaced the tracepoint: other system calls have no overhead any more"
         );
     }
 
@@ -282,7 +282,7 @@ impl Probes {
     pub fn leave_connection(&mut self, key: EndpointKey, left: LeftAlone, uid: u32) {
         // Do this first: nothing may be examined in between.
         if let Err(error) = self.left_alone.insert(left_alone_key(&key), left, 0) {
-            tracing::debug!(?key, %error, "a connection cannot be left alone");
+            tracing::debug!(?key, %error, "cannot stop watching a connection");
         }
         self.forget_connection(key, uid);
     }
@@ -403,13 +403,13 @@ fn tls_choice(options: &Options, layout: &Layout, by_process: bool) -> TlsChoice
         _ if !looks_at_connections(options, layout) => TlsChoice::Off,
         TlsChoice::Processes if !by_process => {
             tracing::info!(
-                "this kernel cannot attach probes to a library for one process; TLS is not looked into"
+                "this kernel cannot attach probes to a library for one process; TLS is not decrypted"
             );
             TlsChoice::Off
         }
         TlsChoice::Processes | TlsChoice::Machine if !return_probes::are_harmless() => {
             tracing::warn!(
-                "this kernel can end processes that filter their system calls where they meet return probes; TLS is not looked into"
+                "on this kernel, return probes can kill processes that filter their system calls; TLS is not decrypted"
             );
             TlsChoice::Off
         }

@@ -39,7 +39,7 @@ pub fn are_harmless() -> bool {
             }
         },
         Err(error) => {
-            tracing::warn!(%error, "cannot find out whether return probes are harmless");
+            tracing::warn!(%error, "cannot determine whether return probes are safe");
             false
         }
     }

@@ -33,7 +33,7 @@ pub fn enforce(step: &mut Step<'_>, now: BootTime) {
 fn release(step: &mut Step<'_>, index: SessionIndex, now: BootTime) {
     tracing::debug!(
         session = index,
-        "too much waits in sessions; this one releases it"
+        "too much data is waiting in sessions; discarding the data of this one"
     );
     delivery::announce_pending(step, index, now);
     let Some(session) = step.traffic.sessions.get(index) else {

@@ -16,7 +16,11 @@ pub fn apply(step: &mut Step<'_>, input: Option<EndpointKey>, output: Option<End
     let was_read = input.is_some_and(|key| following::positions(step, key)[0] > 0);
     let was_written = output.is_some_and(|key| following::positions(step, key)[1] > 0);
     if was_read || was_written {
-        tracing::debug!(?input, ?output, "excluded too late: this session goes on");
+        tracing::debug!(
+            ?input,
+            ?output,
+            "excluded too late: this session continues to be watched"
+        );
         return;
     }
     for key in [input, output].into_iter().flatten() {

@@ -56,7 +56,7 @@ fn bound_buffers(step: &mut Step<'_>) {
         tracing::debug!(
             ?key,
             bytes,
-            "too much buffered of undecided streams; this one is given up"
+            "too much data is buffered for undecided streams; this one is no longer followed"
         );
         ignore(step, key, Reason::NotMcp);
     }

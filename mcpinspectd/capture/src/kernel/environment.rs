@@ -169,7 +169,7 @@ impl Environment for KernelEnvironment {
         // Marks first: one set from now on has another stamp and stays.
         let marked = self.probes.tracked.marked();
         let survey = self.probes.survey().unwrap_or_else(|error| {
-            tracing::warn!(%error, "no survey by the kernel");
+            tracing::warn!(%error, "cannot survey through the kernel");
             None
         });
         // Then the watched endpoints, which the probes register before they mark.

@@ -92,12 +92,12 @@ impl Libraries {
                     Ok(probes) => probes,
                     Err(error) => {
                         let advice = error.advice();
-                        tracing::error!(%error, "TLS is not looked into; {advice}");
+                        tracing::error!(%error, "cannot load the TLS probes, so TLS is not decrypted; {advice}");
                         return;
                     }
                 };
                 if let Err(error) = privileges::keep_attaching(probes.is_privileged()) {
-                    tracing::error!(%error, "cannot give up privileges; TLS is not looked into");
+                    tracing::error!(%error, "cannot drop privileges; TLS is not decrypted");
                     return;
                 }
                 // A program that connects soon after it starts is attached to before that, or missed.
@@ -109,7 +109,7 @@ impl Libraries {
                 }
                 attacher.look_at_known();
                 attacher.look_at_all(&queue, &found);
-                tracing::info!("looking into TLS from now on");
+                tracing::info!("TLS is decrypted from now on");
                 let _ = ready.send(());
                 bell.ring();
                 attacher.serve(&queue, &found);
@@ -147,7 +147,7 @@ impl Libraries {
     fn ask(&self, request: Request) {
         let requests = self.requests.as_ref();
         if requests.is_some_and(|requests| requests.try_send(request).is_err()) {
-            tracing::debug!("too many processes have news of TLS libraries");
+            tracing::debug!("too many processes with changed TLS libraries are waiting");
         }
     }
 
@@ -306,7 +306,7 @@ impl Attacher {
         }
         if self.everywhere.len() >= ATTACHED_MAX {
             if !self.is_full {
-                tracing::warn!("too many TLS libraries; some are not looked into");
+                tracing::warn!("too many TLS libraries; some are not watched");
             }
             self.is_full = true;
             return;

@@ -94,7 +94,7 @@ fn write_each(path: &Path, snapshots: &Receiver<Vec<RememberedStream>>) {
     for streams in snapshots {
         if let Err(error) = write(path, &streams) {
             let path = path.display();
-            tracing::warn!(%path, %error, "running sessions are not written down; a restart may name their servers anew");
+            tracing::warn!(%path, %error, "cannot save the running sessions; after a restart their servers may get new names");
         }
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn read(path: &Path) -> Vec<RememberedStream> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
             let path = path.display();
-            tracing::warn!(%path, %error, "cannot read which sessions were running");
+            tracing::warn!(%path, %error, "cannot read the saved sessions");
             Vec::new()
         }
     }

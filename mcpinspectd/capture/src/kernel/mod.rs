@@ -215,7 +215,7 @@ impl KernelSource {
                 }
                 Err(error) => {
                     self.undecodable += 1;
-                    tracing::warn!(%error, "a record that is not understood");
+                    tracing::warn!(%error, "invalid record from the probes");
                 }
             }
         }
@@ -236,7 +236,7 @@ impl KernelSource {
         if let Some(records) = lost {
             tracing::warn!(
                 records,
-                "the ring was full; what began meanwhile may not be seen"
+                "the ring buffer was full; processes, streams and connections that began meanwhile may be missed"
             );
             sink.input(lost_records::input(records, self.clock.at(now)));
         }

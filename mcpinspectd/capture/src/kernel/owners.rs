@@ -39,7 +39,10 @@ impl Owners {
     /// Requests a socket's process. If too many wait, it stays unknown.
     pub(super) fn seek(&self, socket: SoughtSocket) {
         if self.requests.try_send(socket).is_err() {
-            tracing::debug!(?socket, "the process of a socket is not sought");
+            tracing::debug!(
+                ?socket,
+                "too many sockets are waiting for their process; skipping one"
+            );
         }
     }
 

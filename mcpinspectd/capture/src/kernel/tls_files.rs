@@ -79,12 +79,12 @@ impl TlsFiles {
         }
         if self.libraries.len() >= LIBRARIES_MAX {
             if !self.is_full {
-                tracing::warn!("too many different TLS libraries; some are not looked into");
+                tracing::warn!("too many different TLS libraries; some are not watched");
             }
             self.is_full = true;
             return;
         }
-        tracing::debug!(ino = key.1, ?functions, "a TLS library");
+        tracing::debug!(ino = key.1, ?functions, "found a TLS library");
         // For those that are programs; a library is not executed.
         probes.tell_of(key.1);
         self.libraries.insert(key, Library { file, functions });

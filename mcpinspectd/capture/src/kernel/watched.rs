@@ -134,14 +134,14 @@ impl Watched {
             return true;
         }
         if let Some(pid) = self.least(occasion, probes) {
-            tracing::debug!(%pid, "makes room for a process that needs probes more");
+            tracing::debug!(%pid, "detaching a process in favour of one that needs probes more");
             self.detach(pid, probes);
             return true;
         }
         if !self.is_full {
             tracing::warn!(
                 PROCESSES_MAX,
-                "too many processes have a TLS library; what some encrypt is not seen"
+                "too many processes use a TLS library; the traffic of some is not captured"
             );
         }
         self.is_full = true;
@@ -172,7 +172,7 @@ impl Watched {
             return;
         };
         let started = process.started;
-        tracing::debug!(%pid, after = ?process.since.elapsed(), "calls its TLS library too often to be looked into");
+        tracing::debug!(%pid, after = ?process.since.elapsed(), "the process calls its TLS library too often; detaching for a while");
         self.detach(pid, probes);
         let before = self
             .resting
@@ -283,7 +283,7 @@ fn detach_aside() -> SyncSender<Attached> {
             queue.iter().for_each(drop::<Attached>);
         });
     if let Err(error) = thread {
-        tracing::debug!(%error, "no thread that detaches");
+        tracing::debug!(%error, "cannot start the thread that detaches probes");
     }
     sender
 }

@@ -48,13 +48,13 @@ pub fn architecture() -> Check {
 pub fn lockdown(file: &Path) -> Check {
     const NAME: &str = "lockdown";
     let Ok(text) = std::fs::read_to_string(file) else {
-        return Check::ok(NAME, "not in force");
+        return Check::ok(NAME, "not active");
     };
     let mode = text.split(['[', ']']).nth(1).unwrap_or("none");
     if mode == "confidentiality" {
         return Check::failed(
             NAME,
-            "confidentiality: the kernel does not let eBPF read kernel or process memory",
+            "confidentiality: eBPF programs cannot read kernel or process memory",
             "boot with lockdown=integrity (or none), or turn off the confidentiality mode of Secure Boot",
         );
     }
@@ -78,13 +78,13 @@ pub fn btf(file: Option<&Path>) -> Check {
     match Layout::from_btf(&data) {
         Ok(layout) if !layout.unix_sockets => Check::warning(
             NAME,
-            "lacks Unix sockets (a module of this kernel)",
+            "has no type information for Unix sockets (they are a module of this kernel)",
             "servers on pipes are captured; those on socket pairs (Node's default) are not",
         ),
         Ok(layout) if !layout.exec_facts => Check::warning(
             NAME,
-            "lacks what the kernel knows of a program that starts",
-            "servers are named from /proc, where they can change what they are called",
+            "lacks type information for programs that start",
+            "servers are named from /proc, where they can change their names",
         ),
         Ok(_) => Check::ok(NAME, path.display().to_string()),
         Err(error) => Check::failed(

@@ -15,15 +15,17 @@ const INITIAL: &str = "pid:[4026531836]";
 pub fn check(proc: &Path) -> Check {
     const NAME: &str = "process table";
     match std::fs::read_link(proc.join("1/ns/pid")) {
-        Ok(namespace) if namespace.as_os_str() == INITIAL => Check::ok(NAME, "the whole machine's"),
+        Ok(namespace) if namespace.as_os_str() == INITIAL => {
+            Check::ok(NAME, "of the whole machine")
+        }
         Ok(_) => Check::warning(
             NAME,
-            "a container's own: messages are captured, but servers have no names and no pins",
+            "of a container: messages are captured, but servers have no names and no pins",
             "run the daemon outside the container, or start the container with the host's processes (`--pid=host`)",
         ),
         // Without the privilege to read this, the probes cannot be loaded either, which another check
         // reports.
-        Err(_) => Check::ok(NAME, "unknown without privileges"),
+        Err(_) => Check::ok(NAME, "unknown without root"),
     }
 }
 
@@ -42,7 +44,7 @@ mod tests {
         std::fs::create_dir_all(proc.path().join("1/ns")).unwrap();
         let link = proc.path().join("1/ns/pid");
         symlink(INITIAL, &link).unwrap();
-        assert_eq!(check(proc.path()).found, "the whole machine's");
+        assert_eq!(check(proc.path()).found, "of the whole machine");
         std::fs::remove_file(&link).unwrap();
         symlink("pid:[4026532290]", &link).unwrap();
         assert_eq!(check(proc.path()).verdict, Outcome::Warning);

@@ -19,7 +19,7 @@ const NAME: &str = "TLS library";
 /// Characters of a path to show.
 const PATH_MAX: usize = 200;
 const ADVICE: &str =
-    "what it encrypts is not seen; `mcpinspect guard --listen` can stand before a server";
+    "its traffic is not captured; put `mcpinspect guard --listen` in front of the server instead";
 
 /// Where TLS is examined. Loads the probes for it.
 pub fn scope(choice: TlsChoice, probes: &mut Probes) -> Option<Check> {
@@ -30,22 +30,22 @@ pub fn scope(choice: TlsChoice, probes: &mut Probes) -> Option<Check> {
     if !are_return_probes_harmless() {
         return Some(Check::warning(
             NAME,
-            "this kernel can end processes that filter their system calls where they meet return probes: TLS is left alone",
+            "on this kernel, return probes can kill processes that filter their system calls: TLS is not decrypted",
             "use Linux 6.14 or newer, or an update of this kernel that lets `uretprobe` pass filters",
         ));
     }
     if choice == TlsChoice::Processes && !has_probes_by_process() {
         return Some(Check::warning(
             NAME,
-            "this kernel cannot attach probes to a library for one process: TLS is left alone",
+            "this kernel cannot attach probes to a library for one process: TLS is not decrypted",
             "use Linux 6.10 or newer, or set `tls = \"machine\"` in the configuration's [capture] section",
         ));
     }
     let (loader, choice) = probes.tls()?;
     Some(match loader.load() {
         Err(error) => Check::warning(NAME, error.to_string(), error.advice()),
-        Ok(_) if choice == TlsChoice::Machine => Check::ok(NAME, "looked into in every process"),
-        Ok(_) => Check::ok(NAME, "looked into process by process"),
+        Ok(_) if choice == TlsChoice::Machine => Check::ok(NAME, "decrypted in every process"),
+        Ok(_) => Check::ok(NAME, "decrypted, process by process"),
     })
 }
 
@@ -94,9 +94,9 @@ fn check(library: Library) -> Option<Check> {
         return None;
     }
     if !functions.is_empty() {
-        return Some(Check::ok(NAME, format!("{path}{used}: looked into")));
+        return Some(Check::ok(NAME, format!("{path}{used}: decrypted")));
     }
     let reason = go_refusal(&file)?;
-    let found = format!("{path}{used}: Go's crypto/tls, not looked into: {reason}");
+    let found = format!("{path}{used}: Go's crypto/tls, not decrypted: {reason}");
     Some(Check::warning(NAME, found, ADVICE))
 }

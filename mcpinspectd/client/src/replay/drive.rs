@@ -297,7 +297,7 @@ impl<'a> Driver<'a> {
         let sent = recording.requests(Direction::ClientToServer);
         let masked = sent.filter(masked).count() as u64;
         match recording.header.is_anonymised {
-            true => notes.push("the tape was made anonymous: its values are placeholders".into()),
+            true => notes.push("the tape is anonymised: its values are placeholders".into()),
             false => note(
                 notes,
                 masked,

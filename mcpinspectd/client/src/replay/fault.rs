@@ -41,16 +41,16 @@ pub enum FaultError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// It has steps into a message.
-    #[error("a method fails as a whole; it has no members")]
+    #[error("give a method without members: it fails as a whole")]
     Steps,
     /// Its code is not a number.
-    #[error("`{0}` is no code of an error")]
+    #[error("invalid error code `{0}`")]
     Code(String),
     /// Its rate is not one.
-    #[error("`{0}` is no rate from 0 to 1")]
+    #[error("invalid rate `{0}`: expected a number from 0 to 1")]
     Rate(String),
     /// Its delay is not a number of milliseconds, or more than an hour.
-    #[error("`{0}` is no number of milliseconds up to {MAX_DELAY}")]
+    #[error("invalid delay `{0}`: expected milliseconds, up to {MAX_DELAY}")]
     Delay(String),
 }
 

@@ -56,11 +56,11 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlayerError {
     /// It is not a place.
-    #[error("`{0}` is no place: say the number of a message, or seconds as in 1.5s")]
+    #[error("invalid position `{0}`: expected a message number or 1.5s")]
     Place(String),
     /// It is not a command.
     #[error(
-        "`{0}` is no command: play, pause, step [N], seek PLACE, speed SPEED, break WHERE or quit"
+        "unknown command `{0}`: expected play, pause, step [N], seek PLACE, speed SPEED, break WHERE or quit"
     )]
     Command(String),
     /// It is not a method.

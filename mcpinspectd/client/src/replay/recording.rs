@@ -83,12 +83,12 @@ pub enum RecordingError {
     Tape(#[from] TapeError),
     /// It is too large.
     #[error(
-        "the tape has more than {} MiB or {MAX_MESSAGES} messages, too much to replay",
+        "the tape is too large to replay: more than {} MiB or {MAX_MESSAGES} messages",
         MAX_BYTES >> 20
     )]
     TooLarge,
     /// Its messages were not recorded.
-    #[error("the tape has no texts of messages: its session was recorded without")]
+    #[error("the tape has no message texts: its session was recorded without them")]
     NoText,
 }
 

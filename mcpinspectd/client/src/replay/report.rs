@@ -94,7 +94,7 @@ impl Report {
             let (path, places) = (name(&substitution.path), substitution.places);
             match places {
                 0 => writeln!(out, "note: nothing on the tape is {path}")?,
-                places => writeln!(out, "put a value in {}: {path}", counted(places, "place"))?,
+                places => writeln!(out, "set a value in {}: {path}", counted(places, "place"))?,
             }
         }
         for note in &self.notes {

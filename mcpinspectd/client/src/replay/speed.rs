@@ -17,7 +17,7 @@ pub enum Speed {
 
 /// It is neither a number from 0.1 to 100 nor `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a speed is a number from 0.1 to 100, or `max`")]
+#[error("expected a number from 0.1 to 100, or `max`")]
 pub struct SpeedError;
 
 impl Speed {

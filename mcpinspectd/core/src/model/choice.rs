@@ -46,7 +46,7 @@ impl TryFrom<Words> for TlsChoice {
             Words::Switch(false) => Ok(Self::Off),
             Words::Switch(true) => Ok(Self::Processes),
             Words::Name(name) if name == "machine" => Ok(Self::Machine),
-            Words::Name(_) => Err("`tls` is true, false or \"machine\""),
+            Words::Name(_) => Err("`tls` must be true, false or \"machine\""),
         }
     }
 }

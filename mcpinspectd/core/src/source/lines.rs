@@ -33,13 +33,13 @@ pub enum TapeFault {
     #[error("is not the header of a tape")]
     NotATape,
     /// It is a header of another version.
-    #[error("has format version {0}, which this program does not read")]
+    #[error("has format version {0}, which this program does not support")]
     Version(u32),
     /// It is not something a tape holds.
-    #[error("is not understood: {0}")]
+    #[error("is invalid: {0}")]
     Malformed(serde_json::Error),
     /// It is the last one, and its end is missing.
-    #[error("is cut off")]
+    #[error("is truncated")]
     CutOff,
 }
 

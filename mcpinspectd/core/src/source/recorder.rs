@@ -5,8 +5,8 @@ use std::io::Write;
 use super::tape::{TapeError, TapeWriter};
 use crate::model::{Input, InputSink, Timestamp};
 
-/// Passes inputs on, and writes them to a tape. If the tape cannot be written, recording stops
-/// and the inputs still pass.
+/// Passes inputs on, and writes them to a tape. If the tape cannot be written, cannot record any
+/// more; recording has stopped and the inputs still pass.
 #[derive(Debug)]
 pub struct Recorder<S, W> {
     sink: S,
@@ -43,7 +43,7 @@ impl<S: InputSink, W: Write> Recorder<S, W> {
         if let Ok(tape) = &mut self.tape
             && let Err(error) = act(tape)
         {
-            tracing::error!(%error, "recording stops");
+            tracing::error!(%error, "cannot record any more; recording has stopped");
             self.tape = Err(error);
         }
     }

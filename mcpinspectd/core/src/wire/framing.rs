@@ -264,7 +264,7 @@ impl Framer {
             .extend(tail, self.max_frame)
             .and_then(|()| held.read(|bytes| tell(bytes, stats, gap_before)));
         if let Err(error) = &told {
-            tracing::warn!("a large message is lost, its file cannot be read: {error}");
+            tracing::warn!("lost a large message, because its file cannot be read: {error}");
         }
         told.is_ok()
     }

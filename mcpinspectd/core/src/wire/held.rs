@@ -115,7 +115,7 @@ impl Scratch {
         {
             tracing::warn!(
                 folder = %self.folder.display(),
-                "cannot hold a large message in a file: {error}; it takes memory instead"
+                "cannot keep a large message in a file: {error}; it is kept in memory instead"
             );
         }
         self.is_failing = result.is_err();

@@ -10,7 +10,7 @@ use mcpinspect_cli::terminal::wants_colour;
 use mcpinspect_core::model::TlsChoice;
 use mcpinspect_settings::config::Config;
 
-/// Runs every check, also after one has failed.
+/// Runs every check, even after one has failed.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Print JSON instead of a table
@@ -71,7 +71,7 @@ fn table(out: &mut dyn Write, checks: &[Check], failed: bool) -> io::Result<()> 
         }
     }
     let verdict = if failed {
-        "mcpinspectd cannot run here yet: see the lines marked FAIL."
+        "mcpinspectd cannot run here: see the lines marked FAIL."
     } else {
         "mcpinspectd can run here."
     };

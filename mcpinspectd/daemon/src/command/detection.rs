@@ -33,7 +33,7 @@ impl Rules {
     /// Reloads the rules. They also apply to open sessions.
     pub fn reload(&self) {
         self.active.replace(read(self.suppressions.as_deref()));
-        tracing::info!(rules = rule_files::DIRECTORY, "rules read again");
+        tracing::info!(rules = rule_files::DIRECTORY, "rules reloaded");
     }
 }
 

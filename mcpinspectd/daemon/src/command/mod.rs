@@ -33,7 +33,7 @@ enum Command {
     Run(run::Arguments),
     /// Show every MCP message on this machine as it happens, in the foreground
     Tap(tap::Arguments),
-    /// Check whether this machine offers what the probes need, and say what to do where it does not
+    /// Check whether this machine meets the requirements of the probes, and print what to do if it does not
     Check(check::Arguments),
 }
 

@@ -94,7 +94,7 @@ impl Lines {
             Ok(Reader::Listening) => {}
             Ok(Reader::Gone) => self.reader_is_gone = true,
             Err(error) => {
-                tracing::error!(%error, "events cannot be printed");
+                tracing::error!(%error, "cannot print events");
                 self.reader_is_gone = true;
             }
         }
@@ -111,7 +111,7 @@ impl OutputSink for Lines {
                     self.text.push_str(&envelope.json);
                     self.text.push('\n');
                 }
-                Err(error) => tracing::error!(%error, "an event cannot be printed"),
+                Err(error) => tracing::error!(%error, "cannot print an event"),
             }
         }
     }

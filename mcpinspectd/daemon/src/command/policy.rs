@@ -22,7 +22,7 @@ pub fn load(section: &PolicySection) -> Result<Option<ShadowPolicy>, String> {
     if policy.rules().is_empty() {
         return Ok(None);
     }
-    tracing::info!(rules = policy.rules().len(), policy = %section.path.display(), "policy read");
+    tracing::info!(rules = policy.rules().len(), policy = %section.path.display(), "policy loaded");
     Ok(Some(ShadowPolicy {
         policy: Arc::new(policy),
         zone: policy_files::zone(),

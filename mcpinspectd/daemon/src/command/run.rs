@@ -68,7 +68,7 @@ const RECORDS: Bounds = Bounds {
     bytes: 8 << 20,
 };
 
-/// Needs root. Stops on SIGTERM or Ctrl-C; on SIGHUP reads its configuration and rules again, and
+/// Requires root. Stops on SIGTERM or Ctrl-C; on SIGHUP reloads its configuration and rules, and
 /// reopens its JSON lines file.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -78,8 +78,8 @@ pub struct Arguments {
     /// What to log: a level (error, warn, info, debug, trace) or a filter like RUST_LOG's
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
-    /// Examine a tape instead of this machine, print its events as JSON lines, and end: needs no root,
-    /// and neither knows nor changes what is pinned
+    /// Examine a tape instead of this machine, print its events as JSON lines, and exit; does not
+    /// require root, and neither reads nor changes pins
     #[arg(long, value_name = "FILE")]
     from_tape: Option<PathBuf>,
 }
@@ -148,7 +148,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .on_thread_start(|| Priority::Pipeline.claim())
         .enable_all()
         .build()
-        .context("cannot start the runtime of the sinks")?;
+        .context("cannot start the runtime for the sinks")?;
     let running = {
         let _runtime = runtime.enter();
         let recall = Arc::new(StoreFile::new(&config.messages_path()));
@@ -170,7 +170,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let detector = Box::new(RuntimeDetector::new(rules.active()));
     let containment = config.contain.policy();
     let policy = policy::load(&config.policy).unwrap_or_else(|mistakes| {
-        tracing::error!("{mistakes}; no rule is asked");
+        tracing::error!("{mistakes}; the policy is not applied");
         None
     });
     let metrics = config.metrics.clone();
@@ -223,7 +223,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         if reopen.swap(false, Ordering::AcqRel)
             && let Err(error) = pipeline.reload()
         {
-            tracing::error!("{error}; everything stays as it was");
+            tracing::error!("{error}; the previous configuration stays in use");
         }
         let now = Timestamp::now();
         pipeline.attend(now, || source.account());
@@ -303,7 +303,7 @@ fn make_folder(registry: &Path) -> anyhow::Result<PathBuf> {
             .recursive(true)
             .mode(0o750)
             .create(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot create the directory {}", folder.display()))?;
     }
     Ok(folder.to_owned())
 }
@@ -367,14 +367,14 @@ impl Host for DaemonHost {
         if !later.is_empty() {
             tracing::warn!(
                 sections = later.join(", "),
-                "what has changed here counts from the next start on"
+                "changes to these settings take effect after a restart"
             );
         }
         *self.tags.write().unwrap_or_else(PoisonError::into_inner) = config.tags();
         self.rules.reload();
         self.lists = approval_lists(&config);
         self.sinks.reopen();
-        tracing::info!("configuration read again");
+        tracing::info!("configuration reloaded");
         Ok(Reloaded {
             policy: config.contain.policy(),
             approval: config.approval(),

@@ -159,7 +159,7 @@ pub fn start(
     })
     .map_err(|error| {
         let advice = error.advice();
-        anyhow::Error::new(error).context(format!("the probes do not run; {advice}"))
+        anyhow::Error::new(error).context(format!("cannot start the probes; {advice}"))
     })?;
     let left = left.context("cannot give up privileges")?;
     tracing::debug!(?left, "capabilities");

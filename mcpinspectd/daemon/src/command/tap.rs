@@ -23,19 +23,19 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::detection::Rules;
 use super::session;
 
-/// Needs root. Ends with a summary on Ctrl-C.
+/// Requires root. Ends with a summary on Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Lines for people, or JSON lines for programs
+    /// Output format: lines for people, or JSON lines for programs
     #[arg(long, value_enum, default_value = "human")]
     format: Shape,
     /// Show messages in full: they contain secrets
     #[arg(long)]
     raw: bool,
-    /// Show only servers whose name fits this pattern, such as 'github*'
+    /// Show only servers whose name matches this pattern, such as 'github*'
     #[arg(long, value_name = "GLOB")]
     server: Option<String>,
-    /// Show only sessions of this process, be it the server or the client
+    /// Show only sessions of this process, as the server or the client
     #[arg(long, value_name = "N")]
     pid: Option<u32>,
     /// Configuration file; without one, /etc/mcpinspectd/config.toml or the defaults
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = Config::load(arguments.config.as_deref())?;
     logging::init(Some(&arguments.log))?;
     let filter = Filter::new(arguments.server.as_deref(), arguments.pid.map(Pid))
-        .context("the pattern given with --server is not understood")?;
+        .context("invalid pattern for --server")?;
     session::preflight(&config)?;
     let raw = arguments.raw;
     match arguments.format {
@@ -83,7 +83,7 @@ fn watch(
         // Nothing depends on whether it is read.
         let _ = writeln!(
             io::stderr(),
-            "Attaching the probes. Those for TLS take some seconds."
+            "Attaching the probes. Those for TLS take a few seconds."
         );
     }
     let stop = session::stop_flag()?;

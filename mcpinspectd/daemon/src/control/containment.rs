@@ -65,7 +65,7 @@ impl ContainmentThread {
         match self.0.try_send(job) {
             Ok(()) => true,
             Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                tracing::error!(server = %job.session.server_id, "too many servers wait to be contained");
+                tracing::error!(server = %job.session.server_id, "too many servers are waiting to be contained");
                 false
             }
         }
@@ -132,7 +132,7 @@ fn attempt(control: &ControlHandle, job: &ContainmentJob, is_last: bool) -> bool
     tracing::error!(
         server = %job.session.server_id,
         %error,
-        "the policy wants to {} this server, and it cannot be done",
+        "the policy requires to {} this server, but it failed",
         job.action.as_str()
     );
     let nothing = Contained {

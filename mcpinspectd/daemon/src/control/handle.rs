@@ -156,7 +156,7 @@ impl ControlHandle {
         let told = self.requests.send(ControlRequest::Tell(Box::new(event)));
         self.bell.ring();
         if told.is_err() {
-            tracing::error!(%server, action = action.as_str(), "contained, and no event says so");
+            tracing::error!(%server, action = action.as_str(), "contained, but no event could be published");
         }
     }
 
@@ -165,8 +165,8 @@ impl ControlHandle {
         let put = self.requests.try_send(request);
         self.bell.ring();
         put.map_err(|error| match error {
-            TrySendError::Full(_) => failed("too many callers wait already; try again"),
-            TrySendError::Disconnected(_) => failed("the daemon is on its way out"),
+            TrySendError::Full(_) => failed("too many requests are waiting; try again"),
+            TrySendError::Disconnected(_) => failed("the daemon is shutting down"),
         })
     }
 
@@ -181,9 +181,9 @@ impl ControlHandle {
             .recv_timeout(ANSWER_TIMEOUT)
             .map_err(|error| match error {
                 RecvTimeoutError::Timeout => failed(
-                    "the daemon is too busy to say whether it was done; look before trying again",
+                    "the daemon is too busy to confirm; check the result before trying again",
                 ),
-                RecvTimeoutError::Disconnected => failed("the daemon is on its way out"),
+                RecvTimeoutError::Disconnected => failed("the daemon is shutting down"),
             })
     }
 }
@@ -195,7 +195,7 @@ impl Control for ControlHandle {
     }
 
     fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
-        let none = || QueryError::failed("this run of the daemon answers no queries");
+        let none = || QueryError::failed("this daemon does not answer queries");
         let queries = self.queries.as_ref().ok_or_else(none)?;
         queries.query(sql, viewer)
     }
@@ -317,9 +317,9 @@ mod tests {
             waiting.push(answer);
         }
         let error = handle.status().unwrap_err().to_string();
-        assert!(error.contains("too many callers"), "{error}");
+        assert!(error.contains("too many requests"), "{error}");
         drop(queue);
         let error = handle.status().unwrap_err().to_string();
-        assert!(error.contains("on its way out"), "{error}");
+        assert!(error.contains("shutting down"), "{error}");
     }
 }

@@ -181,8 +181,6 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// See [`QueryError`].
     fn query(&self, _sql: &str, _viewer: Viewer) -> Result<Answer, QueryError> {
-        Err(QueryError::failed(
-            "this run of the daemon answers no queries",
-        ))
+        Err(QueryError::failed("this daemon does not answer queries"))
     }
 }

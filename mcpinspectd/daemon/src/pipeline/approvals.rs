@@ -32,16 +32,16 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
 fn event(notice: &Notice, now: Timestamp) -> Event {
     let (decision, reason) = match notice {
         Notice::Taken { file, list, key } => {
-            tracing::info!(file, list, key, "an approval list was taken in");
+            tracing::info!(file, list, key, "loaded an approval list");
             let reason = format!("{file}: {list}; signed by {key}");
             (PolicyDecision::Accept, reason)
         }
         Notice::Refused { file, why } => {
-            tracing::error!(file, %why, "an approval list was refused");
+            tracing::error!(file, %why, "rejected an approval list");
             (PolicyDecision::Refuse, format!("{file}: {why}"))
         }
         Notice::Withdrawn { file, list } => {
-            tracing::info!(file, list, "an approval list is gone");
+            tracing::info!(file, list, "an approval list was removed");
             (PolicyDecision::Withdraw, format!("{file}: list {list}"))
         }
     };

@@ -21,7 +21,9 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
             };
             match kept {
                 Ok(new) => changed |= new,
-                Err(error) => tracing::error!(%error, "cannot keep what a decision taught"),
+                Err(error) => {
+                    tracing::error!(%error, "cannot store what was learned from a decision")
+                }
             }
         }
         if changed {

@@ -124,10 +124,10 @@ impl Running {
                     failed,
                     dropped,
                     waiting,
-                    "not every event arrived"
+                    "not all events were delivered"
                 );
             } else {
-                tracing::debug!(sink, delivered, "every event arrived");
+                tracing::debug!(sink, delivered, "all events were delivered");
             }
         }
         tallies

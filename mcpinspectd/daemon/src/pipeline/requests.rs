@@ -155,7 +155,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
         };
         if self.engine.registry().current(server, &key) != Some(hash) {
             return Err(ControlError::Stale(format!(
-                "the definition of {} is not the one that was looked at any more; look again",
+                "the definition of {} has changed since it was displayed; review it again",
                 plain(&key.name)
             )));
         }
@@ -288,7 +288,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
             .set_monitoring((!everyone).then_some(&id), enabled)
         {
             None => Err(ControlError::Failed(
-                "too many servers are paused already".to_owned(),
+                "too many servers are paused; resume some first".to_owned(),
             )),
             Some(false) => Ok(()),
             Some(true) => {
@@ -395,7 +395,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
         own.find(|key| registry.current(server, key) == Some(hash))
             .ok_or_else(|| {
                 ControlError::Stale(format!(
-                    "nothing that {} says of itself is what was looked at any more; look again",
+                    "what {} reports about itself has changed since it was displayed; review it again",
                     plain(server.server)
                 ))
             })

@@ -123,7 +123,7 @@ fn denied(why: &str) -> fdo::Error {
 
 fn uid(credentials: &ConnectionCredentials) -> fdo::Result<u32> {
     let uid = credentials.unix_user_id();
-    uid.ok_or_else(|| denied("the bus does not say who is calling"))
+    uid.ok_or_else(|| denied("the bus did not identify the caller"))
 }
 
 async fn credentials(
@@ -137,7 +137,7 @@ async fn credentials(
     let name = BusName::from(sender.clone());
     bus.get_connection_credentials(name)
         .await
-        .map_err(|_| denied("the bus does not say who is calling"))
+        .map_err(|_| denied("the bus did not identify the caller"))
 }
 
 /// Whether the user belongs to [`GROUP`]: by the groups of the process where the bus knows them, by

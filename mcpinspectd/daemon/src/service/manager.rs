@@ -73,11 +73,11 @@ impl Manager {
         match (record, access) {
             (Some(record), _) if access.covers(record.uid) => Ok(record.json.clone()),
             (None, Access::All { .. }) => Err(fdo::Error::InvalidArgs(
-                "no event of this id is kept".to_owned(),
+                "no stored event has this id".to_owned(),
             )),
             // Also for an id that does not exist: the difference is not for strangers.
             _ => Err(fdo::Error::AccessDenied(
-                "events are for root, the group mcpinspect and the server's own user".to_owned(),
+                "only root, the group mcpinspect and the server's user may read events".to_owned(),
             )),
         }
     }
@@ -147,7 +147,7 @@ impl Manager {
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<Vec<String>> {
         let question: Question = serde_json::from_str(question)
-            .map_err(|error| fdo::Error::InvalidArgs(format!("no question: {error}")))?;
+            .map_err(|error| fdo::Error::InvalidArgs(format!("invalid question: {error}")))?;
         let answer = self
             .look_back(connection, &header, move |control, viewer| {
                 control.recall(&question, viewer)
@@ -465,9 +465,7 @@ impl Manager {
 fn rows<'a>(tools: Option<impl Iterator<Item = &'a ToolSummary>>) -> fdo::Result<Vec<ToolRow>> {
     match tools {
         Some(tools) => Ok(tools.map(ToolRow::from).collect()),
-        None => Err(fdo::Error::InvalidArgs(
-            "no server of this name is known".to_owned(),
-        )),
+        None => Err(fdo::Error::InvalidArgs("unknown server".to_owned())),
     }
 }
 

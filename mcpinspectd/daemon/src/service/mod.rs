@@ -64,7 +64,7 @@ pub async fn run(
                 if end == End::Finished {
                     return;
                 }
-                tracing::warn!("the system bus has gone; trying to get back");
+                tracing::warn!("lost the connection to the system bus; reconnecting");
             }
             Err(error) if !told => {
                 told = true;
@@ -88,12 +88,12 @@ enum End {
 
 #[derive(Debug, thiserror::Error)]
 enum ConnectError {
-    #[error("the bus does not answer")]
+    #[error("the bus did not answer in time")]
     Timeout,
     #[error("the name {NAME} is taken: another instance is running")]
     NameTaken,
     #[error(
-        "the bus does not let this process own {NAME}: install {NAME}.conf in /usr/share/dbus-1/system.d ({0})"
+        "not permitted to own {NAME} on the bus: install {NAME}.conf in /usr/share/dbus-1/system.d ({0})"
     )]
     NotAllowed(String),
     #[error("{0}")]
@@ -142,7 +142,7 @@ async fn carry(connection: &Connection, receiver: &mut QueueReceiver, view: &Vie
             // Signals first; objects when there is nothing else to tell.
             () = std::future::ready(()), if objects.is_behind() => {
                 if let Err(error) = objects.follow(connection, view).await {
-                    tracing::warn!(%error, "the objects on the bus are not as they should be");
+                    tracing::warn!(%error, "cannot update the objects on the bus");
                 }
                 continue;
             }
@@ -157,7 +157,7 @@ async fn carry(connection: &Connection, receiver: &mut QueueReceiver, view: &Vie
             Ok(()) => receiver.delivered(),
             Err(error) => {
                 receiver.failed();
-                tracing::warn!(event_id = %record.id, %error, "an event could not be signalled");
+                tracing::warn!(event_id = %record.id, %error, "cannot send a signal for an event");
                 if connection.is_closed() {
                     return End::Disconnected;
                 }

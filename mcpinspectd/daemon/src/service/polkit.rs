@@ -79,11 +79,13 @@ async fn check(
         )
         .await
         .map_err(|error| {
-            fdo::Error::AccessDenied(format!("polkit cannot be asked, so only root may: {error}"))
+            fdo::Error::AccessDenied(format!(
+                "cannot ask polkit, so only root may do this: {error}"
+            ))
         })?;
     let ((allowed, _, _),): ((bool, bool, HashMap<String, String>),) =
         reply.body().deserialize().map_err(|error| {
-            fdo::Error::AccessDenied(format!("polkit's answer is not understood: {error}"))
+            fdo::Error::AccessDenied(format!("invalid answer from polkit: {error}"))
         })?;
     Ok(allowed)
 }

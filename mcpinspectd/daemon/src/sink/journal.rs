@@ -50,7 +50,7 @@ fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Inst
                 receiver.delivered();
                 if let Some(since) = outage.take() {
                     let seconds = since.elapsed().as_secs();
-                    tracing::info!(seconds, "journald is back");
+                    tracing::info!(seconds, "journald is running again");
                 }
                 return;
             }
@@ -60,7 +60,7 @@ fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Inst
             // Once may be due to a restart; twice is about this entry.
             refused += 1;
             if refused == 2 {
-                tracing::warn!(event_id = %record.id, %error, "the journal refuses an event");
+                tracing::warn!(event_id = %record.id, %error, "the journal rejected an event");
                 receiver.failed();
                 return;
             }
@@ -72,7 +72,7 @@ fn deliver(record: &Envelope, receiver: &QueueReceiver, outage: &mut Option<Inst
         }
         if outage.is_none() {
             *outage = Some(Instant::now());
-            tracing::warn!(%error, "no journald: events wait for it, as many as fit in the queue");
+            tracing::warn!(%error, "journald is not running: events wait in the queue, as many as fit");
         }
         thread::sleep(backoff.wait());
     }

@@ -92,7 +92,7 @@ impl Lines {
                         Delivery::GaveUp => receiver.failed(),
                         Delivery::ReaderGone => {
                             tracing::warn!(
-                                "the reader of the JSON lines has gone: no more are written"
+                                "the reader of the JSON lines has closed the pipe: no more lines are written"
                             );
                             gone = true;
                             receiver.failed();
@@ -113,7 +113,7 @@ impl Lines {
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "cannot open the file of JSON lines again: the old one stays in use");
+                tracing::error!(%error, "cannot reopen the file of JSON lines; the old one stays in use");
                 false
             }
         }
@@ -150,7 +150,7 @@ impl Lines {
             }
             if !told && error.kind() != ErrorKind::WouldBlock {
                 told = true;
-                tracing::error!(%error, "cannot write JSON lines: events wait, as many as fit in the queue");
+                tracing::error!(%error, "cannot write JSON lines; events wait in the queue, as many as fit");
             }
             if self.reopen_if_asked(receiver) {
                 self.fill(line, record);

@@ -50,7 +50,7 @@ impl Sequencer {
                 Some(envelope)
             }
             Err(error) => {
-                tracing::error!(%error, "an event has no JSON form and is lost");
+                tracing::error!(%error, "lost an event that cannot be written as JSON");
                 None
             }
         }

@@ -139,7 +139,7 @@ impl Snapshot {
             ),
             (
                 "calls_missed_total",
-                "Calls that the probes could not look at.",
+                "Calls that the probes could not examine.",
                 calls_missed,
             ),
             (
@@ -164,14 +164,18 @@ impl Snapshot {
         for (state, value) in [("written", written), ("captured", captured), ("lost", lost)] {
             page.row(&[("state", state)], value);
         }
-        page.family("sessions", "gauge", "Sessions under way.");
+        page.family("sessions", "gauge", "Open sessions.");
         page.row(&[], self.sessions as u64);
-        page.family("paused", "gauge", "Whether no server is listened to.");
+        page.family(
+            "paused",
+            "gauge",
+            "Whether watching is paused for all servers.",
+        );
         page.row(&[], u64::from(self.paused));
         page.family(
             "paused_servers",
             "gauge",
-            "Servers that are not listened to.",
+            "Servers for which watching is paused.",
         );
         page.row(&[], self.paused_servers as u64);
 
@@ -192,7 +196,7 @@ impl Snapshot {
         page.family(
             "registry_lost_total",
             "counter",
-            "Writes to the registry that were given up.",
+            "Writes to the registry that were dropped.",
         );
         page.row(&[], self.health.lost);
 
@@ -209,7 +213,7 @@ impl Snapshot {
         page.family(
             "sink_events_total",
             "counter",
-            "What became of events, by sink.",
+            "Events by sink and outcome.",
         );
         for tally in &self.sinks {
             for (outcome, count) in [
@@ -369,7 +373,7 @@ fn write(path: &std::path::Path, texts: &Receiver<String>) {
             Ok(()) => failing = false,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(path = %path.display(), %error, "the metrics file cannot be written");
+                    tracing::warn!(path = %path.display(), %error, "cannot write the metrics file");
                 }
             }
         }

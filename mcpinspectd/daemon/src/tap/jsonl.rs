@@ -152,7 +152,7 @@ fn line(value: &impl Serialize, out: &mut Vec<u8>) {
         // Serialisation fails only on maps whose keys are not strings; there are none here.
         Err(error) => {
             out.truncate(start);
-            tracing::error!(%error, "a line of the tap cannot be written");
+            tracing::error!(%error, "cannot write a line of the tap");
         }
     }
 }

@@ -286,7 +286,7 @@ fn a_bad_line_is_refused_with_its_number() {
     let cut = fault(format!("{two_lines}{}", &end[..30]));
     assert_eq!(
         (cut.line, cut.to_string().as_str()),
-        (3, "line 3 of the tape is cut off")
+        (3, "line 3 of the tape is truncated")
     );
     let long = fault(format!("{two_lines}{}", "x".repeat(201)));
     assert!(matches!(long.fault, TapeFault::TooLong(200)), "{long}");

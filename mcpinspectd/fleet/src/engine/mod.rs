@@ -51,7 +51,7 @@ pub enum EngineError {
     },
     /// It has no tables, or those of another version.
     #[error(
-        "the database has the schema version {found}, and this program needs {needed}; run `mcpinspect fleet schema --clickhouse URL`"
+        "the database has schema version {found}, but this program needs {needed}; run `mcpinspect fleet schema --clickhouse URL`"
     )]
     Schema {
         /// The version found; 0 for none.

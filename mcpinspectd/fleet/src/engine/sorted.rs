@@ -33,7 +33,7 @@ pub trait Sorted {
 pub fn broken(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
-            io::Error::other("ClickHouse broke its answer off; its log says why")
+            io::Error::other("ClickHouse aborted its answer; see its log for the reason")
         }
         _ => error,
     }

@@ -90,7 +90,7 @@ pub(super) fn approvals(digest: &Digest, out: &mut String) {
         more(&digest.not_approved, out);
     }
     if digest.nobody_approved.count > 0 {
-        out.push_str("<h3>Servers of which nobody approved anything</h3>\n<ul>\n");
+        out.push_str("<h3>Servers without any approval</h3>\n<ul>\n");
         for (server, hosts) in &digest.nobody_approved.shown {
             put!(
                 out,
@@ -103,7 +103,7 @@ pub(super) fn approvals(digest: &Digest, out: &mut String) {
         more(&digest.nobody_approved, out);
     }
     if digest.decisions.count == 0 {
-        out.push_str("<p>Nobody decided anything.</p>\n");
+        out.push_str("<p>No decisions were made.</p>\n");
         return;
     }
     out.push_str("<h3>Decisions</h3>\n<table><tr><th>what</th><th>when</th><th>who</th><th>where</th><th>why</th></tr>\n");

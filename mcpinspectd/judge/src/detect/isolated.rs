@@ -37,7 +37,7 @@ impl Isolated {
     fn attempt<T>(&mut self, work: impl FnOnce(&mut dyn Detector) -> T) -> Option<T> {
         isolate(|| work(&mut *self.0))
             .inspect_err(
-                |place| tracing::error!(%place, "detection failed; please report this fault"),
+                |place| tracing::error!(%place, "detection failed; please report this bug"),
             )
             .ok()
     }

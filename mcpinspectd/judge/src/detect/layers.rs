@@ -50,7 +50,7 @@ impl FromStr for Layers {
                 "behaviour" => layers.behaviour = true,
                 _ => {
                     return Err(format!(
-                        "`{name}` is no layer; there are evidence, meaning, context and behaviour"
+                        "unknown layer `{name}`; the layers are evidence, meaning, context and behaviour"
                     ));
                 }
             }

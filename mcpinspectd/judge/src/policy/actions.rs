@@ -54,7 +54,7 @@ impl RawRule {
             "fork" => (Action::Fork(self.destination()?), &["to"]),
             "webhook" => (Action::Webhook(self.webhook()?), &["url"]),
             other => {
-                let problem = format!("`{other}` is no action: there are {ACTIONS}");
+                let problem = format!("unknown action `{other}`: the actions are {ACTIONS}");
                 return Err(at(&self.action, problem));
             }
         };
@@ -72,7 +72,8 @@ impl RawRule {
         ];
         for (field, span) in given {
             if let Some(span) = span.filter(|_| !fields.contains(&field)) {
-                let problem = format!("`{field}` means nothing with the action `{word}`");
+                let problem =
+                    format!("`{field}` has no effect with the action `{word}`; remove it");
                 return Err((span.start, problem));
             }
         }
@@ -91,7 +92,7 @@ impl RawRule {
                 true => Ok(text.clone()),
                 false => Err(at(
                     question,
-                    format!("a `question` has 1 to {QUESTION_LIMIT} bytes"),
+                    format!("a `question` must have 1 to {QUESTION_LIMIT} bytes"),
                 )),
             }
         });
@@ -113,7 +114,7 @@ impl RawRule {
             .as_ref()
             .is_some_and(|answer| *answer.get_ref() == RawAnswer::Result);
         if let (true, Some(code)) = (as_result, &self.code) {
-            return Err(at(code, "a result has no `code`"));
+            return Err(at(code, "`code` is only for errors, not for results"));
         }
         Ok(Answer {
             message: self.text()?.unwrap_or_else(usual),
@@ -136,7 +137,7 @@ impl RawRule {
             RawDestination {
                 file: Some(_),
                 command: None,
-            } => Err(at(to, "the `file` needs a path that begins with `/`")),
+            } => Err(at(to, "`file` must be an absolute path")),
             RawDestination {
                 file: None,
                 command: Some(command),
@@ -163,7 +164,7 @@ impl RawRule {
             && text.bytes().all(|byte| byte.is_ascii_graphic());
         match is_one {
             true => Ok(text.clone()),
-            false => Err(at(url, "this is no URL of HTTP")),
+            false => Err(at(url, "invalid URL: expected `http://…` or `https://…`")),
         }
     }
 
@@ -216,12 +217,16 @@ impl RawRule {
 
 impl RawSet {
     fn edit(&self) -> Result<Edit, Mistake> {
-        let value = serde_json::to_value(&self.value)
-            .map_err(|error| at(&self.path, format!("the value is no JSON: {error}")))?;
+        let value = serde_json::to_value(&self.value).map_err(|error| {
+            at(
+                &self.path,
+                format!("the value cannot be written as JSON: {error}"),
+            )
+        })?;
         if matches!(self.value, toml::Value::Datetime(_)) {
             return Err(at(
                 &self.path,
-                "the value is no JSON: write a date as a string",
+                "the value cannot be written as JSON: write a date as a string",
             ));
         }
         Ok(Edit::Set {
@@ -266,7 +271,10 @@ impl RawRedact {
             }
         };
         if matches.is_none() && self.with.is_some() {
-            return Err(at(&self.path, "`with` means nothing with `secrets`"));
+            return Err(at(
+                &self.path,
+                "`with` has no effect with `secrets`; remove it",
+            ));
         }
         Ok(Edit::Redact {
             path: path(&self.path)?,

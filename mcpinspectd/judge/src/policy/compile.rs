@@ -141,7 +141,7 @@ impl Compiler {
         let (other, _) = other?;
         let (file, line) = &other.place;
         let problem = format!(
-            "rule `{}` has the conditions and the priority of `{}` ({file}:{line}), and only one of them can decide",
+            "rule `{}` has the same conditions and priority as `{}` ({file}:{line}); change the priority of one of them",
             rule.id, other.id
         );
         Some(problem)

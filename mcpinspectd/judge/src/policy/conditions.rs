@@ -40,8 +40,7 @@ impl RawRule {
     ) -> Result<Compiled, Mistake> {
         let when = self.when.get_ref();
         if *when == RawCondition::default() {
-            let problem =
-                "`when` is empty: to mean every message, say whose, as in { from = \"client\" }";
+            let problem = "`when` is empty; to match all messages, name their sender, as in { from = \"client\" }";
             return Err(at(&self.when, problem));
         }
         let mut parts = Parts { tests, count: 0 };
@@ -61,12 +60,15 @@ impl RawRule {
         let kinds = self.kinds(action, &Condition::All(conditions.clone()))?;
         if matches!(action, Action::Hide) {
             if let Some(rate) = &when.rate {
-                return Err(at(rate, "`hide` is about tools, and has no rate"));
+                return Err(at(
+                    rate,
+                    "`hide` applies to tools, so it cannot have a rate",
+                ));
             }
             if let Some(after) = &when.after {
                 return Err(at(
                     after,
-                    "`hide` is about tools, and does not come after anything",
+                    "`hide` applies to tools, so it cannot have `after`",
                 ));
             }
             conditions.push(Condition::From(Direction::ServerToClient));
@@ -75,7 +77,7 @@ impl RawRule {
         }
         if let Some(field) = impossible(&conditions) {
             let problem =
-                format!("no {field:?} can be all of this at once: the rule never applies");
+                format!("no {field:?} can satisfy all of this at once: the rule would never apply");
             return Err(at(&self.when, problem.to_lowercase()));
         }
         Ok(Compiled {
@@ -100,17 +102,17 @@ impl RawRule {
         let asks_person = matches!(action, Action::Ask(_));
         if asks_params && asks_outcome {
             let problem =
-                "it asks about parameters and about a result or error: no message has both";
+                "the rule tests both parameters and a result or error: no message has both";
             return Err(at(&self.when, problem));
         }
         if hides && (asks_params || asks_outcome) {
-            let problem = "`hide` asks about each tool of a listing: use `tool`, `tool_status`, `server`, `client`, `user` or `time`";
+            let problem = "`hide` is evaluated for each tool of a listing: use `tool`, `tool_status`, `server`, `client`, `user` or `time`";
             return Err(at(&self.when, problem));
         }
         if asks_person && asks_outcome {
             return Err(at(
                 &self.when,
-                "`ask` is about requests, which have no result",
+                "`ask` applies to requests, which have no result",
             ));
         }
         let Some(on) = &self.on else {
@@ -125,14 +127,14 @@ impl RawRule {
         let kinds = on.get_ref().clone();
         let has_response = kinds.contains(&Kind::Response);
         if kinds.is_empty() {
-            return Err(at(on, "`on` is empty: the rule never applies"));
+            return Err(at(on, "`on` is empty: the rule would never apply"));
         }
         if (asks_outcome || hides) && kinds != [Kind::Response] {
             let problem = "only a response has a result, an error or a listing";
             return Err(at(on, problem));
         }
         if asks_person && kinds != [Kind::Request] {
-            return Err(at(on, "`ask` is about requests"));
+            return Err(at(on, "`ask` applies only to requests"));
         }
         if asks_params && has_response {
             return Err(at(on, "a response has no parameters"));
@@ -149,7 +151,7 @@ fn nanos(text: &Spanned<String>) -> Result<u64, Mistake> {
 fn rate(raw: &Spanned<RawRate>) -> Result<Rate, Mistake> {
     let RawRate { more_than, within } = raw.get_ref();
     if *more_than > RATE_LIMIT {
-        return Err(at(raw, format!("`more_than` is at most {RATE_LIMIT}")));
+        return Err(at(raw, format!("`more_than` must be at most {RATE_LIMIT}")));
     }
     Ok(Rate {
         more_than: *more_than,
@@ -225,7 +227,7 @@ impl Parts<'_> {
         }
         if let Some(codes) = &raw.error {
             if codes.get_ref().is_empty() {
-                return Err(at(codes, "`error` is empty: this never holds"));
+                return Err(at(codes, "`error` is empty: it would never match"));
             }
             all.push(Condition::ErrorCode(codes.get_ref().clone()));
         }
@@ -252,7 +254,7 @@ impl Parts<'_> {
         ] {
             if let Some(span) = is_there.filter(|_| !is_top) {
                 let problem = format!(
-                    "`{word}` stands beside the other conditions of a rule, not inside of one"
+                    "`{word}` must be next to the other conditions of a rule, not inside one of them"
                 );
                 return Err((span.start, problem));
             }
@@ -299,7 +301,7 @@ impl Parts<'_> {
             return Err((position, problem));
         }
         if *raw == RawCondition::default() {
-            return Err((position, "a condition is empty".to_owned()));
+            return Err((position, "empty condition".to_owned()));
         }
         Ok(Condition::All(self.all(raw, depth + 1, false)?))
     }
@@ -351,7 +353,7 @@ fn category(raw: &Spanned<RawText>) -> Result<TextTest, Mistake> {
         .listed()
         .and_then(|texts| texts.iter().find(|text| Category::parse(text).is_none()));
     match unknown {
-        Some(unknown) => Err(at(raw, format!("`{unknown}` is no category of findings"))),
+        Some(unknown) => Err(at(raw, format!("unknown category of findings `{unknown}`"))),
         None => Ok(test),
     }
 }
@@ -365,7 +367,7 @@ fn scalar(value: &toml::Value) -> Result<Scalar, String> {
             Ok(Scalar::Number(*number as f64))
         }
         toml::Value::Integer(number) => Err(format!(
-            "{number} is beyond 2^53, where readers of JSON round differently"
+            "{number} is larger than 2^53, which JSON readers do not represent exactly"
         )),
         _ => Err("only a string, a number, true or false can be compared".to_owned()),
     }
@@ -379,7 +381,7 @@ fn time_of_day(raw: &Spanned<RawTime>) -> Result<TimeOfDay, Mistake> {
     let hour = |text: &Option<Spanned<String>>| match text {
         Some(text) => text.get_ref().parse::<Time>().map_err(|_| {
             let problem = format!(
-                "`{}` is no time of day: write it like 08:30",
+                "invalid time of day `{}`: write it like 08:30",
                 text.get_ref()
             );
             at(text, problem)
@@ -393,7 +395,7 @@ fn time_of_day(raw: &Spanned<RawTime>) -> Result<TimeOfDay, Mistake> {
     let mut on = [days.is_none(); 7];
     if let Some(days) = days {
         if days.get_ref().is_empty() {
-            return Err(at(days, "`days` is empty: this never holds"));
+            return Err(at(days, "`days` is empty: it would never match"));
         }
         for day in days.get_ref() {
             on[*day as usize] = true;

@@ -29,7 +29,7 @@ pub(super) fn path(text: &Spanned<String>) -> Result<Pattern, Mistake> {
     };
     whole.parse().map_err(|error: PathError| {
         let problem =
-            format!("`{path}` is no path: {error}. A path begins with a member: arguments.path");
+            format!("invalid path `{path}`: {error}. A path begins with a member: arguments.path");
         at(text, problem)
     })
 }
@@ -41,7 +41,7 @@ pub(super) fn duration(text: &Spanned<String>, max: Duration) -> Result<Duration
     let duration = duration.filter(|duration| !duration.is_zero() && *duration <= max);
     duration.ok_or_else(|| {
         let problem = format!(
-            "`{}` is no time, or too long a one: write 500ms, 10s, 5m or 1h, at most {}s",
+            "invalid duration `{}`: write 500ms, 10s, 5m or 1h, at most {}s",
             text.get_ref(),
             max.as_secs()
         );

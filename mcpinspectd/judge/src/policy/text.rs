@@ -86,7 +86,7 @@ impl RawText {
 
 fn among_these(texts: &[String]) -> Result<TextTest, String> {
     match texts.len() {
-        0 => Err("`in` is empty: this never holds".to_owned()),
+        0 => Err("`in` is empty: it would never match".to_owned()),
         1..=LIST_LIMIT => Ok(TextTest::Among(texts.to_vec())),
         _ => Err(format!("`in` has more than {LIST_LIMIT} texts")),
     }
@@ -95,7 +95,7 @@ fn among_these(texts: &[String]) -> Result<TextTest, String> {
 /// A test for a part of a text.
 pub(super) fn containing(text: &str) -> Result<TextTest, String> {
     match text.is_empty() {
-        true => Err("`contains` is empty: this always holds".to_owned()),
+        true => Err("`contains` is empty: it would always match".to_owned()),
         false => Ok(TextTest::Contains(text.to_owned())),
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn expression(pattern: &str) -> Result<Regex, String> {
             let text = error.to_string();
             // The last line says what; those above draw the expression.
             let what = text.lines().last().unwrap_or_default();
-            format!("`{pattern}` is no regular expression: {what}")
+            format!("invalid regular expression `{pattern}`: {what}")
         })
 }
 

@@ -26,10 +26,10 @@ const MAX_TAKEN: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
     /// There is no such item.
-    #[error("no such item is known")]
+    #[error("unknown item")]
     UnknownItem,
     /// The item never had such a definition.
-    #[error("no definition with hash {hash} was ever seen of this item")]
+    #[error("no definition of this item with hash {hash} was ever seen")]
     UnknownDefinition {
         /// The hash that was given.
         hash: DefinitionHash,

@@ -323,7 +323,7 @@ impl Registry {
             }
             Err(error) => {
                 if self.read_error.is_none() {
-                    tracing::error!(%error, "the tool registry cannot be read; decisions made elsewhere are not seen");
+                    tracing::error!(%error, "cannot read the tool registry; decisions made elsewhere are not noticed");
                 }
                 self.read_error = Some(error.to_string());
                 None

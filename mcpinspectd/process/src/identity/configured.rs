@@ -40,7 +40,7 @@ pub enum Way {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfiguredError {
     /// No configuration has it.
-    #[error("no configuration of a client has a server `{0}`")]
+    #[error("no client configuration has a server `{0}`")]
     Unknown(String),
     /// Its description cannot be used.
     #[error("`{name}` in {} cannot be used: {reason}", file.display())]
@@ -120,7 +120,7 @@ fn way(
     let fill = |text: String| {
         filled(&text, place, variable).map_err(|name| {
             incomplete(format!(
-                "it needs `{name}`, which is not in the environment"
+                "it uses `{name}`, which is not set in the environment"
             ))
         })
     };

@@ -54,10 +54,10 @@ pub enum Outcome {
 }
 
 const ODD: Outcome =
-    Outcome::Unusable("its spelling is too odd to be changed safely: change it by hand");
+    Outcome::Unusable("its syntax is too unusual to be changed safely: edit it by hand");
 const NO_COMMAND: Outcome = Outcome::Unusable("it has neither a command nor a URL");
-const NO_TEXT: Outcome = Outcome::Unusable("its command is not a text");
-const NO_WORDS: Outcome = Outcome::Unusable("its arguments are not a list of texts");
+const NO_TEXT: Outcome = Outcome::Unusable("its command is not a string");
+const NO_WORDS: Outcome = Outcome::Unusable("its arguments are not a list of strings");
 
 /// A server in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,13 +87,13 @@ pub struct Edited {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EditError {
     /// It is not text.
-    #[error("it is not UTF-8")]
+    #[error("it is not valid UTF-8")]
     NotText,
     /// It cannot be read.
-    #[error("it is not JSON, also without its comments: {0}")]
+    #[error("it is not valid JSON, even without its comments: {0}")]
     NotJson(String),
     /// It cannot be read.
-    #[error("it is not TOML: {0}")]
+    #[error("it is not valid TOML: {0}")]
     NotToml(String),
     /// It is too large.
     #[error("it describes more than {MAX_SERVERS} servers")]

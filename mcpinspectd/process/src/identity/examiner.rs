@@ -129,7 +129,7 @@ impl Examiner {
         if found.is_none() {
             tracing::warn!(
                 uid,
-                "a user's files took too long to read: servers go by their command lines for some minutes"
+                "reading a user's files took too long: servers are named after their command lines for some minutes"
             );
             self.slow.retain(|_, until| now < *until);
             if self.slow.len() < SLOW_USERS {

@@ -54,7 +54,7 @@ impl Background {
         match self.wanted.try_send((session.clone(), pid, start_time)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
-                tracing::warn!(%session, %pid, "too many programs wait to be examined; this one is skipped");
+                tracing::warn!(%session, %pid, "too many programs are waiting to be examined; this one is skipped");
             }
             Err(TrySendError::Disconnected(_)) => {
                 tracing::warn!(%session, %pid, "programs are no longer examined");

@@ -34,10 +34,10 @@ const FILES_MAX: usize = 64;
 #[derive(Debug, Error)]
 pub enum Refusal {
     /// It cannot be read.
-    #[error("it cannot be read: {0}")]
+    #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     /// It has no signature.
-    #[error("there is no {0}")]
+    #[error("{0} is missing")]
     Unsigned(String),
     /// Its signature does not count.
     #[error(transparent)]
@@ -46,7 +46,9 @@ pub enum Refusal {
     #[error(transparent)]
     List(#[from] ListError),
     /// A newer one was taken in.
-    #[error("it is older than the list that was taken in: serial {serial}, and {known} was seen")]
+    #[error(
+        "its serial {serial} is lower than {known}, which was already loaded; increase the serial number"
+    )]
     Older {
         /// Its serial.
         serial: u64,
@@ -54,7 +56,7 @@ pub enum Refusal {
         known: u64,
     },
     /// Another list has its serial number.
-    #[error("another list with the serial {0} was taken in")]
+    #[error("another list with the serial {0} was already loaded; increase the serial number")]
     Twin(u64),
     /// It cannot be remembered.
     #[error(transparent)]
@@ -305,12 +307,12 @@ fn read(path: &Path, max: usize) -> io::Result<String> {
     );
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut text = String::new();
     file.take(max as u64 + 1).read_to_string(&mut text)?;
     if text.len() > max {
-        return Err(io::Error::other(format!("it is larger than {max} bytes")));
+        return Err(io::Error::other(format!("larger than {max} bytes")));
     }
     Ok(text)
 }

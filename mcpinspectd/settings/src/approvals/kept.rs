@@ -22,7 +22,7 @@ const LISTS_MAX: usize = 64;
 #[derive(Debug, Error)]
 pub enum KeptError {
     /// It is not as it was written.
-    #[error("{path} is damaged; move it away to take in all lists anew")]
+    #[error("{path} is damaged; remove it to reload all lists")]
     Damaged {
         /// Which.
         path: PathBuf,

@@ -15,16 +15,16 @@ pub const SIGNATURE_MAX: usize = 4 << 10;
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// A configured key is not one.
-    #[error("{0:?} is not a public key of minisign, nor a file with one")]
+    #[error("{0:?} is neither a minisign public key nor a file with one")]
     NotAKey(String),
     /// There is no signature, or something else in its place.
-    #[error("its signature is not one of minisign")]
+    #[error("its signature is not a minisign signature")]
     NotASignature,
     /// There is none of a known key.
-    #[error("it is not signed by a key of the configuration, or was changed afterwards")]
+    #[error("not signed by a key in the configuration, or changed after signing")]
     Untrusted,
     /// There are no keys.
-    #[error("the configuration names no key; set `keys` in `[approvals]`")]
+    #[error("the configuration has no key; set `keys` in `[approvals]`")]
     NoKeys,
 }
 

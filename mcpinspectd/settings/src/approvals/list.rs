@@ -133,13 +133,13 @@ impl ApprovalList {
     /// See [`ListError`].
     pub fn parse(text: &str) -> Result<Self, ListError> {
         if text.len() > LIST_MAX {
-            let problem = format!("it is larger than {LIST_MAX} bytes");
+            let problem = format!("larger than {LIST_MAX} bytes");
             return Err(ListError::Invalid(problem));
         }
         let text: Text =
             serde_json::from_str(text).map_err(|error| ListError::NotAList(error.to_string()))?;
         if text.format != FORMAT {
-            let problem = format!("its format is not {FORMAT:?}");
+            let problem = format!("the format must be {FORMAT:?}");
             return Err(ListError::NotAList(problem));
         }
         check_name(&text.list)?;
@@ -261,7 +261,7 @@ impl ApprovalList {
     fn check(&self) -> Result<(), ListError> {
         if self.approvals.len() > ENTRIES_MAX || self.revoked.len() > REVOKED_MAX {
             let problem = format!(
-                "it has more than {ENTRIES_MAX} approvals or {REVOKED_MAX} revocations; begin another list"
+                "more than {ENTRIES_MAX} approvals or {REVOKED_MAX} revocations; begin another list"
             );
             return Err(ListError::Invalid(problem));
         }
@@ -274,7 +274,7 @@ impl ApprovalList {
                 return Err(ListError::Invalid(problem));
             }
             if entry.server.is_empty() || entry.by.is_empty() {
-                let problem = "an entry names no server, or nobody who decided";
+                let problem = "an entry has no server or no `by`";
                 return Err(ListError::Invalid(problem.to_owned()));
             }
         }
@@ -310,11 +310,11 @@ fn entries(texts: Vec<EntryText>) -> Result<Vec<Entry>, ListError> {
 
 fn entry(text: EntryText) -> Result<Entry, ListError> {
     let kind = ItemKind::from_word(&text.item)
-        .ok_or_else(|| ListError::Invalid(format!("there is no item {:?}", text.item)))?;
+        .ok_or_else(|| ListError::Invalid(format!("unknown item {:?}", text.item)))?;
     let key = match (kind, text.tool) {
         (ItemKind::Tool, Some(name)) => ItemKey::tool(&name),
         (ItemKind::Tool, None) => {
-            let problem = "an entry is about a tool and does not name it";
+            let problem = "an entry for a tool has no tool name";
             return Err(ListError::Invalid(problem.to_owned()));
         }
         (kind, _) => ItemKey::only(kind),
@@ -332,7 +332,8 @@ fn entry(text: EntryText) -> Result<Entry, ListError> {
 }
 
 fn time(what: &str, text: &str) -> Result<Timestamp, ListError> {
-    Timestamp::parse(text).ok_or_else(|| ListError::Invalid(format!("{what} is no time: {text:?}")))
+    Timestamp::parse(text)
+        .ok_or_else(|| ListError::Invalid(format!("invalid time for {what}: {text:?}")))
 }
 
 fn some_time(text: Option<&str>) -> Result<Option<Timestamp>, ListError> {
@@ -344,7 +345,7 @@ fn check_name(name: &str) -> Result<(), ListError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
         let problem = format!(
-            "a list's name is 1 to 64 letters, digits, dots, hyphens and underscores, and not {name:?}"
+            "invalid list name {name:?}: use 1 to 64 letters, digits, dots, hyphens and underscores"
         );
         return Err(ListError::Invalid(problem));
     }

@@ -144,7 +144,7 @@ fn what_is_no_list_is_refused_with_a_reason() {
         (
             "mcpinspect-approvals-1",
             "mcpinspect-approvals-2",
-            "its format is not",
+            "the format must be",
         ),
         ("\"tool\": \"read\"", "\"toool\": \"read\"", "unknown field"),
         ("\"item\": \"tool\"", "\"item\": \"gadget\"", "gadget"),
@@ -152,7 +152,7 @@ fn what_is_no_list_is_refused_with_a_reason() {
         (
             "\"list\": \"fleet\"",
             "\"list\": \"../etc\"",
-            "a list's name",
+            "invalid list name",
         ),
         ("aaaa", "zz", "64 hexadecimal digits"),
         ("\"by\": \"alice\"", "\"by\": \"\"", "nobody"),
@@ -224,16 +224,16 @@ fn a_file_that_is_refused_changes_nothing() {
         refusal(Some(news))
     };
     std::fs::write(&path, good.replace("alice", "malory")).unwrap();
-    assert!(look().contains("changed afterwards"));
+    assert!(look().contains("changed after signing"));
     place.sign("fleet.json", &good.replace("alice", "malory"));
     std::fs::write(&path, good.replace("alice", "malory")).unwrap();
     assert!(look().contains("another list with the serial 5"));
     place.write("fleet.json", &list(4, &[entry("notes", "read", "ee")]));
-    assert!(look().contains("older"));
+    assert!(look().contains("lower than"));
     std::fs::write(&signature, "nonsense").unwrap();
-    assert!(look().contains("not one of minisign"));
+    assert!(look().contains("not a minisign signature"));
     std::fs::remove_file(&signature).unwrap();
-    assert!(look().contains("there is no fleet.json.minisig"));
+    assert!(look().contains("fleet.json.minisig is missing"));
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
     assert!(look().contains("cannot be read"));
     // The list itself comes back, and then a newer one.
@@ -260,7 +260,7 @@ fn a_file_that_is_gone_withdraws_its_list_and_its_serial_stays() {
     ));
     assert!(news.listed.is_empty());
     place.write("other.json", &list(4, &[]));
-    assert!(refusal(place.folder().look(NOW)).contains("older"));
+    assert!(refusal(place.folder().look(NOW)).contains("lower than"));
     std::fs::remove_file(place.path("lists").join("other.json")).unwrap();
     place.write("fleet.json", &list(5, &[entry("notes", "read", "aa")]));
     assert!(is_taken(&place.folder().look(NOW).unwrap()));
@@ -307,7 +307,7 @@ fn keys_are_told_from_what_is_none() {
     }
     let none: [&str; 0] = [];
     let error = Keys::new(&none).unwrap().verify(b"", "").unwrap_err();
-    assert!(error.to_string().contains("names no key"), "{error}");
+    assert!(error.to_string().contains("has no key"), "{error}");
 }
 
 proptest! {

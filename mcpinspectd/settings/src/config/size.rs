@@ -72,7 +72,7 @@ pub(super) fn ring<'de, D: Deserializer<'de>>(d: D) -> Result<ByteSize, D::Error
     if !size.0.is_power_of_two() {
         let next = ByteSize(size.0.next_power_of_two());
         return Err(D::Error::custom(format!(
-            "ring_size must be a power of two, and {size} is none; the next larger one is \"{next}\"",
+            "ring_size must be a power of two, not {size}; the next larger one is \"{next}\"",
         )));
     }
     Ok(size)
@@ -99,7 +99,7 @@ fn between<'de, D: Deserializer<'de>>(
     let size = ByteSize::deserialize(deserializer)?;
     if !(min..=max).contains(&size.0) {
         return Err(D::Error::custom(format!(
-            "{name} must be from {} to {}, and is {size}",
+            "{name} must be from {} to {}, not {size}",
             ByteSize(min),
             ByteSize(max)
         )));
@@ -155,11 +155,7 @@ fn count<'de, D: Deserializer<'de>>(
     usize::try_from(value)
         .ok()
         .filter(|value| (min..=max).contains(value))
-        .ok_or_else(|| {
-            D::Error::custom(format!(
-                "{name} must be from {min} to {max}, and is {value}"
-            ))
-        })
+        .ok_or_else(|| D::Error::custom(format!("{name} must be from {min} to {max}, not {value}")))
 }
 
 #[cfg(test)]

@@ -74,8 +74,7 @@ impl TryFrom<RawTag> for Tag {
             && server.is_none()
         {
             return Err(
-                "a tag needs at least one of `exe`, `command`, `user`, `cgroup`, `server`: \
-                 without any it would fit every process",
+                "a tag needs at least one of `exe`, `command`, `user`, `cgroup`, `server`; without any it would match every process",
             );
         }
         Ok(Self {
@@ -211,7 +210,7 @@ impl<'de> Deserialize<'de> for Pattern {
                 let message = error.to_string();
                 let last = message.lines().last().unwrap_or_default();
                 let reason = last.trim_start_matches("error: ");
-                D::Error::custom(format!("`{text}` is no regular expression: {reason}"))
+                D::Error::custom(format!("invalid regular expression `{text}`: {reason}"))
             })
     }
 }
@@ -231,9 +230,9 @@ impl<'de> Deserialize<'de> for UserId {
             Raw::Number(uid) => Ok(Self(uid)),
             Raw::Name(name) => match nix::unistd::User::from_name(&name) {
                 Ok(Some(user)) => Ok(Self(user.uid.as_raw())),
-                Ok(None) => Err(D::Error::custom(format!("there is no user `{name}`"))),
+                Ok(None) => Err(D::Error::custom(format!("no such user: {name}"))),
                 Err(error) => Err(D::Error::custom(format!(
-                    "user `{name}` cannot be looked up: {error}"
+                    "cannot look up user `{name}`: {error}"
                 ))),
             },
         }

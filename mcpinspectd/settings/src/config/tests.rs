@@ -133,17 +133,17 @@ fn everything_can_be_set() {
 #[test]
 fn mistakes_are_named_with_their_line() {
     insta::assert_snapshot!(error("[capture]\n\nrign_size = 1\n"), @r#"/etc/x.toml:3: unknown field `rign_size`, expected one of `ring_size`, `sniff_budget`, `max_message`, `spill`, `btf`, `hook`, `compare_ends`, `http`, `tls`"#);
-    insta::assert_snapshot!(error("[capture]\nring_size = 100000\n"), @r#"/etc/x.toml:2: ring_size must be a power of two, and 100000 is none; the next larger one is "128KiB""#);
-    insta::assert_snapshot!(error("[capture]\nring_size = '32KiB'\n"), @r#"/etc/x.toml:2: ring_size must be from 64KiB to 1GiB, and is 32KiB"#);
+    insta::assert_snapshot!(error("[capture]\nring_size = 100000\n"), @r#"/etc/x.toml:2: ring_size must be a power of two, not 100000; the next larger one is "128KiB""#);
+    insta::assert_snapshot!(error("[capture]\nring_size = '32KiB'\n"), @r#"/etc/x.toml:2: ring_size must be from 64KiB to 1GiB, not 32KiB"#);
     insta::assert_snapshot!(error("[capture]\nring_size = '1MB'\n"), @r#"/etc/x.toml:2: invalid value: string "1MB", expected a size in bytes, such as 65536, "64KiB" or "16MiB""#);
-    insta::assert_snapshot!(error("[limits]\n# x\nsessions = 0\n"), @r#"/etc/x.toml:3: sessions must be from 1 to 100000, and is 0"#);
+    insta::assert_snapshot!(error("[limits]\n# x\nsessions = 0\n"), @r#"/etc/x.toml:3: sessions must be from 1 to 100000, not 0"#);
     insta::assert_snapshot!(error("[limits]\nsessions = 'many'\n"), @r#"/etc/x.toml:2: expected a whole number"#);
     insta::assert_snapshot!(error("[event]\n"), @r#"/etc/x.toml:1: unknown field `event`, expected one of `capture`, `discover`, `events`, `registry`, `approvals`, `store`, `contain`, `policy`, `metrics`, `limits`"#);
-    insta::assert_snapshot!(error("[[discover.tag]]\naction = 'exclude'\n"), @r#"/etc/x.toml:1: a tag needs at least one of `exe`, `command`, `user`, `cgroup`, `server`: without any it would fit every process"#);
+    insta::assert_snapshot!(error("[[discover.tag]]\naction = 'exclude'\n"), @r#"/etc/x.toml:1: a tag needs at least one of `exe`, `command`, `user`, `cgroup`, `server`; without any it would match every process"#);
     insta::assert_snapshot!(error("[[discover.tag]]\nexe = '/x'\n"), @r#"/etc/x.toml:1: missing field `action`"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nexe = '[x'\n"), @r#"/etc/x.toml:3: error parsing glob '[x': unclosed character class; missing ']'"#);
-    insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\ncommand = '(x'\n"), @r#"/etc/x.toml:3: `(x` is no regular expression: unclosed group"#);
-    insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nuser = 'no such user'\n"), @r#"/etc/x.toml:3: there is no user `no such user`"#);
+    insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\ncommand = '(x'\n"), @r#"/etc/x.toml:3: invalid regular expression `(x`: unclosed group"#);
+    insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nuser = 'no such user'\n"), @r#"/etc/x.toml:3: no such user: no such user"#);
     insta::assert_snapshot!(error("[[discover.tag]]\naction = 'watch'\nname = 'x'\n"), @r#"/etc/x.toml:3: unknown field `name`, expected one of `action`, `exe`, `command`, `user`, `cgroup`, `server`"#);
     insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendro = 'any'\n"), @"/etc/x.toml:3: unknown field `vendro`, expected one of `server`, `user`, `vendor`");
     insta::assert_snapshot!(error("[[registry.auto_approve]]\nserver = 'x'\nvendor = 'none'\n"), @"/etc/x.toml:3: unknown variant `none`, expected `same` or `any`");

@@ -66,9 +66,7 @@ pub(super) fn decompress(data: &[u8], dictionary: i64, size: usize) -> io::Resul
         0 => &[],
         DICTIONARY => COMMON_TEXT,
         _ => {
-            return Err(io::Error::other(
-                "a block with a dictionary that is not known",
-            ));
+            return Err(io::Error::other("a block has an unknown dictionary"));
         }
     };
     // As a stream: a damaged size must not decide how much memory is allocated at once.
@@ -76,7 +74,9 @@ pub(super) fn decompress(data: &[u8], dictionary: i64, size: usize) -> io::Resul
     let reader = zstd::stream::read::Decoder::with_dictionary(data, known)?;
     reader.take(size as u64 + 1).read_to_end(&mut text)?;
     if text.len() != size {
-        return Err(io::Error::other("a block of another size than it says"));
+        return Err(io::Error::other(
+            "the size of a block does not match its header",
+        ));
     }
     Ok(text)
 }

@@ -16,10 +16,10 @@ const BATCH: usize = 1000;
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A session with its id is already in the store.
-    #[error("a session {0} is in the store already")]
+    #[error("the store already has a session {0}")]
     Known(String),
     /// The store cannot be written.
-    #[error("the message store cannot be written: {0}")]
+    #[error("cannot write the message store: {0}")]
     Store(String),
 }
 

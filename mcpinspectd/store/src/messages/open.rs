@@ -126,7 +126,7 @@ pub(super) fn read(path: &Path) -> Result<Connection, Unusable> {
 /// # Errors
 /// Why it cannot be read, for a person.
 pub(crate) fn open_to_read(path: &Path) -> Result<Connection, String> {
-    read(path).map_err(|error| format!("the message store cannot be read: {error}"))
+    read(path).map_err(|error| format!("cannot read the message store: {error}"))
 }
 
 /// The version of the file's schema; 0 for an empty file.
@@ -136,7 +136,9 @@ fn version(connection: &Connection) -> Result<u32, Unusable> {
     let tables: u32 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != APPLICATION_ID && (tables > 0 || application != 0) {
-        return Err(Unusable::Damaged("it is another program's".to_owned()));
+        return Err(Unusable::Damaged(
+            "it belongs to another program".to_owned(),
+        ));
     }
     if version > NEWEST {
         return Err(Unusable::Newer(version));

@@ -54,7 +54,7 @@ impl<'c> Texts<'c> {
         match text {
             Some(text) => Ok(Some(text.to_vec())),
             None => Err(damaged(std::io::Error::other(
-                "a message that is not in its block",
+                "a message is missing from its block",
             ))),
         }
     }

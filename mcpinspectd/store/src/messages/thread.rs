@@ -123,7 +123,7 @@ impl Store {
     fn shrink(&mut self) {
         self.has_cache = false;
         if let Err(error) = self.connection.execute_batch("PRAGMA shrink_memory") {
-            tracing::debug!(%error, "the message store keeps its cache");
+            tracing::debug!(%error, "cannot release the cache of the message store");
         }
     }
 }
@@ -217,7 +217,10 @@ impl<T: Fn(Event)> Writing<T> {
         self.store = None;
         match open::set_aside(path) {
             Ok(aside) => {
-                let detail = format!("{detail}; it is kept as {}", aside.display());
+                let detail = format!(
+                    "{detail}; the damaged file was renamed to {}",
+                    aside.display()
+                );
                 self.notice(StoreTrouble::SetAside, Some(detail));
                 match prepare(path, &self.settings.rules) {
                     Ok(store) => self.store = Some(store),
@@ -225,7 +228,9 @@ impl<T: Fn(Event)> Writing<T> {
                     Err(error) => self.rest(error.to_string()),
                 }
             }
-            Err(error) => self.rest(format!("damaged ({detail}), and cannot be moved: {error}")),
+            Err(error) => self.rest(format!(
+                "damaged ({detail}), and cannot be renamed: {error}"
+            )),
         }
     }
 
@@ -309,7 +314,7 @@ impl<T: Fn(Event)> Writing<T> {
                 let path = self.settings.path.clone();
                 self.set_aside(&path, &error.to_string());
             }
-            Err(error) => tracing::warn!(%error, "old messages cannot be removed from the store"),
+            Err(error) => tracing::warn!(%error, "cannot remove old messages from the store"),
             Ok(_) => {}
         }
     }

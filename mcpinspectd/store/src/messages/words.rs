@@ -112,7 +112,7 @@ pub(crate) fn question<'a>(
     let wanted = words(text);
     if wanted.is_empty() && !text.trim().is_empty() {
         return Err(format!(
-            "`{}` has no word to search for: a word has at least two letters or digits",
+            "nothing to search for in `{}`: a word needs at least two letters or digits",
             printable(text, 64)
         ));
     }

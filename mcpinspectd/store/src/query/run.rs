@@ -150,16 +150,18 @@ impl Refused {
 pub(super) fn run(sql: &str, end: Instant) -> Result<Answer, QueryError> {
     if sql.len() > MAX_STATEMENT {
         return Err(QueryError::invalid(format!(
-            "the statement has more than {} KiB",
+            "the statement is larger than {} KiB",
             MAX_STATEMENT >> 10
         )));
     }
     if sql.contains('\0') {
-        return Err(QueryError::invalid("the statement contains a NUL"));
+        return Err(QueryError::invalid(
+            "the statement contains a NUL character",
+        ));
     }
     let refused = Refused::default();
     let connection = bounded(end, refused.clone())
-        .map_err(|error| QueryError::failed(format!("no connection: {error}")))?;
+        .map_err(|error| QueryError::failed(format!("cannot open a connection: {error}")))?;
     let failed = |error: Error| match refused.first() {
         Some(refused) => refused,
         None => explained(&error, end),
@@ -179,7 +181,7 @@ pub(super) fn run(sql: &str, end: Instant) -> Result<Answer, QueryError> {
     if statement.column_count() == 0 {
         let is_nothing = statement.readonly() && refused.first().is_none() && is_blank(sql);
         return Err(match is_nothing {
-            true => QueryError::invalid("there is no statement"),
+            true => QueryError::invalid("the statement is empty"),
             false => QueryError::mutating(),
         });
     }
@@ -200,7 +202,7 @@ pub(super) fn run(sql: &str, end: Instant) -> Result<Answer, QueryError> {
         bytes += cells.iter().map(size).sum::<usize>();
         if !is_last && bytes > MAX_ANSWER && answer.rows.is_empty() {
             return Err(QueryError::failed(format!(
-                "a single row has more than {} MiB; select fewer columns, or `substr(text, 1, 1000)`",
+                "a single row is larger than {} MiB; select fewer columns, or `substr(text, 1, 1000)`",
                 MAX_ANSWER >> 20
             )));
         }
@@ -263,9 +265,7 @@ fn judge(asked: &AuthContext<'_>) -> Result<(), QueryError> {
                 || asked.database_name.is_none();
             match is_known {
                 true => Ok(()),
-                false => Err(QueryError::invalid(format!(
-                    "there is no table {table_name} to read"
-                ))),
+                false => Err(QueryError::invalid(format!("no such table: {table_name}"))),
             }
         }
         AuthAction::Function { function_name } => {
@@ -308,7 +308,7 @@ fn explained(error: &Error, end: Instant) -> QueryError {
     match error.sqlite_error_code() {
         Some(ErrorCode::OperationInterrupted) => return late(),
         Some(ErrorCode::OutOfMemory) => {
-            return QueryError::failed("out of memory: the query needs too much; ask for less");
+            return QueryError::failed("the query needs too much memory; select less");
         }
         _ if Instant::now() > end => return late(),
         _ => {}
@@ -320,7 +320,7 @@ fn explained(error: &Error, end: Instant) -> QueryError {
             QueryError::mutating()
         }
         Error::MultipleStatement => {
-            QueryError::invalid("there are several statements; run one at a time")
+            QueryError::invalid("more than one statement; run one at a time")
         }
         Error::SqlInputError { msg, offset, .. } => match usize::try_from(*offset) {
             Ok(offset) => QueryError::invalid(format!("{msg} (at byte {offset})")),
@@ -334,7 +334,7 @@ fn explained(error: &Error, end: Instant) -> QueryError {
 /// It took too long.
 pub(super) fn late() -> QueryError {
     QueryError::failed(format!(
-        "the query took longer than {DEADLINE} seconds; ask for less"
+        "the query took longer than {DEADLINE} seconds; select less"
     ))
 }
 

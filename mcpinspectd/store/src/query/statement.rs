@@ -163,7 +163,7 @@ fn wanted<'a>(
     for (column, comparison, value) in pairs {
         let (Comparison::Equal, Value::Text(value)) = (comparison, value) else {
             if matches!(column.kind, Kind::Words) {
-                return Err("words to search for are text".to_owned());
+                return Err("words to search for must be text".to_owned());
             }
             continue;
         };

@@ -37,11 +37,11 @@ impl Stores {
     pub(super) fn open(messages: &Path, registry: Option<&Path>, viewer: Viewer, end: Instant) {
         let messages = match messages.exists() {
             true => message_store::open_to_read(messages),
-            false => Err("nothing was recorded: there is no message store".to_owned()),
+            false => Err("no message store: nothing was recorded".to_owned()),
         };
         let registry = match registry.filter(|path| path.exists()) {
             Some(path) => store::open_database(path).map_err(|error| error.to_string()),
-            None => Err("there is no tool registry to read".to_owned()),
+            None => Err("no tool registry found".to_owned()),
         };
         let ready = |opened: Result<Connection, String>, table| {
             opened.and_then(|connection| {

@@ -109,7 +109,9 @@ impl Queries for Worker {
     /// Blocks for at most six seconds, and a moment.
     fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
         let Some(_place) = Place::take(&self.running) else {
-            return Err(QueryError::failed("too many queries run; try again"));
+            return Err(QueryError::failed(
+                "too many queries are running; try again",
+            ));
         };
         let request = Request {
             sql: sql.to_owned(),
@@ -135,15 +137,15 @@ impl Queries for Worker {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed("cannot start a process for the query"))?;
-        let text =
-            exchange(child, &request).map_err(failed("cannot talk to the query's process"))?;
+        let text = exchange(child, &request)
+            .map_err(failed("cannot communicate with the query's process"))?;
         match text {
             None => Err(super::run::late()),
             Some(text) => match serde_json::from_slice(&text) {
                 Ok(Reply::Answer(answer)) => Ok(answer),
                 Ok(Reply::Error(error)) => Err(error),
                 Err(_) => Err(QueryError::failed(
-                    "the query's process broke off: it needed too much time or memory",
+                    "the query was aborted: it needed too much time or memory",
                 )),
             },
         }
@@ -219,7 +221,9 @@ fn serve() -> Result<Answer, QueryError> {
         .map_err(|_| QueryError::invalid("the statement is too long"))?;
     let viewer = uid.map_or(Viewer::All, Viewer::User);
     Stores::open(&messages, registry.as_deref(), viewer, end);
-    confine().map_err(|error| QueryError::failed(format!("cannot bound the query: {error}")))?;
+    confine().map_err(|error| {
+        QueryError::failed(format!("cannot limit the resources of the query: {error}"))
+    })?;
     run::run(&sql, end)
 }
 

@@ -98,7 +98,7 @@ impl Backlog {
     pub(super) fn stored(&mut self, count: usize) {
         self.drain(count);
         if self.failed.take().is_some() {
-            tracing::info!(writes = count, "the tool registry can be written again");
+            tracing::info!(writes = count, "writing the tool registry works again");
         }
     }
 

@@ -55,8 +55,7 @@ pub enum OpenError {
     },
     /// The file is damaged.
     #[error(
-        "the tool registry {path} is damaged ({detail}); starting without it would accept every tool as it is now. \
-         Restore it from a backup, or move it aside to start anew"
+        "the tool registry {path} is damaged ({detail}); starting without it would accept every tool as it is now. Restore it from a backup, or remove it to start with an empty registry"
     )]
     Damaged {
         /// The file.
@@ -72,8 +71,7 @@ pub enum OpenError {
     },
     /// The file was written by an older version of this program, and was opened only for reading.
     #[error(
-        "the tool registry {path} has version {found}, and this program reads only version {known}; \
-         restart the daemon to upgrade the file"
+        "the tool registry {path} has version {found}, but this program reads only version {known}; restart the daemon to upgrade the file"
     )]
     Older {
         /// The file.
@@ -85,7 +83,7 @@ pub enum OpenError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "the tool registry {path} has version {found}, and this program supports only up to version {known}; upgrade the program"
+        "the tool registry {path} has version {found}, but this program supports only versions up to {known}; upgrade the program"
     )]
     Newer {
         /// The file.

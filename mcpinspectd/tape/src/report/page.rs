@@ -122,7 +122,7 @@ fn findings(report: &Report, out: &mut String) {
         .filter(|event| is_finding(event))
         .collect();
     if found.is_empty() {
-        out.push_str("<p>Nothing was found.</p>\n");
+        out.push_str("<p>No findings.</p>\n");
     }
     for event in found {
         put_event(report, event, out);
@@ -280,9 +280,9 @@ fn put_message(message: &Shown, out: &mut String) {
         Text(&picture::label(message))
     );
     match &message.text {
-        Body::Missing => out.push_str("<p class=\"note\">Its text was not kept.</p>"),
+        Body::Missing => out.push_str("<p class=\"note\">Its text was not stored.</p>"),
         Body::NoRoom => {
-            out.push_str("<p class=\"note\">No room is left on this page for its text.</p>")
+            out.push_str("<p class=\"note\">Its text is left out: the page is full.</p>")
         }
         Body::Whole(text) => put!(out, "<pre>{}</pre>", Text(text)),
         Body::Cut(text) => put!(

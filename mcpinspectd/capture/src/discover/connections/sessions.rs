@@ -137,7 +137,7 @@ impl Sessions {
                 loss,
                 ..
             } => {
-                tracing::debug!(server = %link.pair.server, loss = loss.as_str(), "a message over HTTP is lost");
+                tracing::debug!(server = %link.pair.server, loss = loss.as_str(), "lost a message over HTTP");
                 let session = self.session_of(link, *exchange, None, context, now);
                 let bytes = seen.saturating_add(missing.unwrap_or(0)).max(1);
                 let reason = match loss {
@@ -151,10 +151,10 @@ impl Sessions {
                 self.say(session, *direction, lost, context, now);
             }
             Event::Disagreement { field, .. } => {
-                tracing::info!(server = %link.pair.server, field = field.as_str(), "a head says something else than its message");
+                tracing::info!(server = %link.pair.server, field = field.as_str(), "an HTTP header does not match its message");
             }
             Event::Anomaly { anomaly, .. } => {
-                tracing::info!(server = %link.pair.server, %anomaly, "odd HTTP");
+                tracing::info!(server = %link.pair.server, %anomaly, "unusual HTTP");
             }
             Event::Closed { exchange, .. } => {
                 if let Some(joined) = link.exchanges.remove(exchange)

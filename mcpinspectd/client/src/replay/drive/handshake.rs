@@ -66,7 +66,7 @@ impl Driver<'_> {
         self.outbox.push_back(line.to_string());
         self.report
             .notes
-            .push("the tape has no handshake; one was made up".to_owned());
+            .push("the tape has no handshake; a default one was sent".to_owned());
         Ok(())
     }
 }

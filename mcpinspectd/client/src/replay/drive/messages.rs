@@ -68,7 +68,7 @@ impl Driver<'_> {
                     let beginning = excerpt(&Value::from(beginning.as_ref()));
                     self.report
                         .notes
-                        .push(format!("output that is no message: {beginning}"));
+                        .push(format!("output that is not a message: {beginning}"));
                 }
                 self.unasked(NO_MESSAGE, false, bytes);
             }
@@ -102,7 +102,7 @@ impl Driver<'_> {
         if (self.unasked.0 > most || self.unasked.1 > MAX_BYTES) && self.stopped.is_none() {
             let (messages, bytes) = self.unasked;
             self.stopped = Some(format!(
-                "the server sent {messages} messages of {} MiB that nobody asked for",
+                "the server sent {messages} unrequested messages of {} MiB",
                 bytes >> 20
             ));
         }
@@ -122,7 +122,7 @@ impl Driver<'_> {
     fn reply(&mut self, request: &Request<'_>) {
         if self.outbox.len() >= MAX_REPLIES {
             self.stopped = Some(format!(
-                "the server asked {MAX_REPLIES} times without reading an answer"
+                "the server sent {MAX_REPLIES} requests without reading an answer"
             ));
             return;
         }
@@ -136,7 +136,7 @@ impl Driver<'_> {
             }
             (None, _) => {
                 self.report.declined += u64::from(method != "ping");
-                unscripted(method, "the tape has no answer to this").response(id)
+                unscripted(method, "the tape has no answer to this request").response(id)
             }
         };
         self.outbox.push_back(line);

@@ -323,7 +323,7 @@ fn broken_servers_are_given_up() {
             .stopped
             .as_deref()
             .unwrap()
-            .contains("nobody asked for"),
+            .contains("unrequested messages"),
         "{:?}",
         report.stopped
     );

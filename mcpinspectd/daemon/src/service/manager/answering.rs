@@ -145,7 +145,7 @@ impl Manager {
     ) -> fdo::Result<T> {
         let access = Access::of_sender(connection, header).await?;
         let control = self.control.clone().ok_or_else(|| {
-            fdo::Error::NotSupported("this run of the daemon answers no questions".to_owned())
+            fdo::Error::NotSupported("this daemon does not answer queries".to_owned())
         })?;
         let recalling = Recalling::begin(access.uid(), &self.recalling)
             .ok_or_else(|| fdo::Error::LimitsExceeded(BUSY.to_owned()))?;
@@ -168,7 +168,7 @@ impl Manager {
         ask: impl FnOnce(&dyn Control) -> Result<T, ControlError> + Send + 'static,
     ) -> fdo::Result<T> {
         let control = self.control.clone().ok_or_else(|| {
-            fdo::Error::NotSupported("this run of the daemon takes no decisions".to_owned())
+            fdo::Error::NotSupported("this daemon does not accept decisions".to_owned())
         })?;
         let answer = spawn_blocking(move || ask(&*control))
             .await

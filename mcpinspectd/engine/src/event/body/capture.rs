@@ -93,9 +93,7 @@ impl Describe for BlindSpot {
                 format!("A connection with {server} can be read in two ways")
             }
             (None, BlindMechanism::RecordLost) => "The kernel's ring buffer was full".to_owned(),
-            (None, BlindMechanism::TlsUnpaired) => {
-                "A TLS connection cannot be decrypted".to_owned()
-            }
+            (None, BlindMechanism::TlsUnpaired) => "A TLS connection cannot be followed".to_owned(),
             (None, BlindMechanism::TlsLibrary) => "A TLS library is not watched".to_owned(),
             (None, _) => format!("{server} moves data by {mechanism}"),
         }

@@ -111,7 +111,7 @@ impl Line {
             Body::Content(content) => Ok(content.clone()),
             Body::Text(text) => Json::parse(text)
                 .map(Content::from)
-                .map_err(|error| format!("no JSON: {error}")),
+                .map_err(|error| format!("invalid JSON: {error}")),
         }
     }
 

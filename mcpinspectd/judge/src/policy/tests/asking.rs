@@ -184,18 +184,18 @@ fn mistakes_are_told() {
         (
             r#"action = "ask"
             on = ["response"]"#,
-            "`ask` is about requests",
+            "`ask` applies only to requests",
         ),
         (
             r#"action = "ask"
             question = " ""#,
-            "a `question` has 1 to 300 bytes",
+            "a `question` must have 1 to 300 bytes",
         ),
         (r#"action = "fork""#, "`fork` needs"),
         (
             r#"action = "fork"
             to = { file = "calls.jsonl" }"#,
-            "begins with `/`",
+            "an absolute path",
         ),
         (
             r#"action = "fork"
@@ -211,12 +211,12 @@ fn mistakes_are_told() {
         (
             r#"action = "webhook"
             url = "ftp://a/""#,
-            "no URL of HTTP",
+            "invalid URL",
         ),
         (
             r#"action = "block"
             url = "https://a/""#,
-            "means nothing with the action `block`",
+            "has no effect with the action `block`",
         ),
     ] {
         let text = format!("[[rule]]\nid = \"x\"\nwhen = {{ method = \"ping\" }}\n{rule}\n");

@@ -41,12 +41,12 @@ fn every_mistake_has_its_line() {
         (
             "when = { method = { in = [] } }\naction = \"block\"",
             3,
-            "never holds",
+            "never match",
         ),
         (
             "when = { method = { matches = \"(\" } }\naction = \"block\"",
             3,
-            "no regular expression",
+            "invalid regular expression",
         ),
         (
             "when = { method = {} }\naction = \"block\"",
@@ -58,12 +58,12 @@ fn every_mistake_has_its_line() {
         (
             "when = { method = \"x\" }\naction = \"melt\"",
             4,
-            "no action",
+            "unknown action",
         ),
         (
             "when = { method = \"x\" }\naction = \"allow\"\nmessage = \"m\"",
             5,
-            "means nothing",
+            "has no effect",
         ),
         (
             "when = { method = \"x\" }\naction = \"delay\"",
@@ -88,7 +88,7 @@ fn every_mistake_has_its_line() {
         (
             "when = { param = { path = \"a..b\", equals = 1 } }\naction = \"log\"",
             3,
-            "no path",
+            "invalid path",
         ),
         (
             "when = { param = { path = \"a\" } }\naction = \"log\"",
@@ -118,17 +118,17 @@ fn every_mistake_has_its_line() {
         (
             "when = { finding = { category = \"nonsense\" } }\naction = \"log\"",
             3,
-            "no category",
+            "unknown category",
         ),
         (
             "when = { any = [{ rate = { more_than = 1, within = \"1s\" } }] }\naction = \"log\"",
             3,
-            "beside the other conditions",
+            "next to the other conditions",
         ),
         (
             "when = { time = { from = \"25:00\" } }\naction = \"log\"",
             3,
-            "no time of day",
+            "invalid time of day",
         ),
         (
             "when = { time = { from = \"08:00\", to = \"08:00\" } }\naction = \"log\"",
@@ -138,7 +138,7 @@ fn every_mistake_has_its_line() {
         (
             "when = { method = \"a\", all = [{ method = \"b\" }] }\naction = \"log\"",
             3,
-            "never applies",
+            "never apply",
         ),
         (
             "priority = 99999999\nwhen = { method = \"a\" }\naction = \"log\"",

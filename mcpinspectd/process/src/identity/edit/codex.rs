@@ -32,7 +32,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Described>, EditError> {
 
 fn start(text: &str, server: &Spanned<DeValue<'_>>) -> Result<Start, Outcome> {
     let DeValue::Table(members) = server.get_ref() else {
-        return Err(Outcome::Unusable("its description is not a table"));
+        return Err(Outcome::Unusable("its entry is not a table"));
     };
     let Some((key, command)) = members.get_key_value("command") else {
         return Err(match members.contains_key("url") {
@@ -68,7 +68,7 @@ fn gap(text: &str, table: Range<usize>, key: usize) -> Result<String, Outcome> {
     let indent = &before[line..];
     if !indent.trim_matches([' ', '\t']).is_empty() {
         return Err(Outcome::Unusable(
-            "its command is spelled with dots: give it arguments (`args = []`) in the same way",
+            "its command is written as a dotted key: write its arguments (`args = []`) in the same way",
         ));
     }
     let end = match before[..line].ends_with("\r\n") {

@@ -14,7 +14,7 @@ use crate::identity::config_file;
 use crate::identity::config_file::Layout;
 use crate::identity::jsonc;
 
-pub(super) const REPEATED: Outcome = Outcome::Unusable("it repeats a member: remove one of them");
+pub(super) const REPEATED: Outcome = Outcome::Unusable("it has a member twice: remove one of them");
 
 /// The servers of a file in order.
 pub(super) fn read(text: &str, layouts: &[Layout]) -> Result<Vec<Described>, EditError> {
@@ -66,7 +66,7 @@ impl<'t> Members<'t> {
         // It is valid JSON.
         serde_json::from_str(object).map_err(|_| match object.starts_with('{') {
             true => REPEATED,
-            false => Outcome::Unusable("its description is not an object"),
+            false => Outcome::Unusable("its entry is not an object"),
         })
     }
 }
@@ -153,6 +153,6 @@ fn key_before(blank: &str, value: usize, name: &str) -> Result<usize, Outcome> {
     let before = before.flatten().and_then(|text| text.strip_suffix(name));
     let start = before.and_then(|before| before.strip_suffix('"'));
     start.map(str::len).ok_or(Outcome::Unusable(
-        "a member's name is spelled with escapes: write it plainly",
+        "a member's name contains escapes: write it without escapes",
     ))
 }

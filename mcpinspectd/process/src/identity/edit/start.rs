@@ -109,7 +109,7 @@ impl Start {
             Change::Guard { program, options } => {
                 if arguments.is_empty() && self.may_be_line(language, &command.text) {
                     return Err(Outcome::Unusable(
-                        "its command is a whole line: write the first word as `command`, the others as `args`",
+                        "its command contains arguments: write the first word as `command`, the others as `args`",
                     ));
                 }
                 let mut words = vec![program.to_owned(), "guard".to_owned()];

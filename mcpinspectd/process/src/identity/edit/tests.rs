@@ -126,7 +126,7 @@ fn a_command_may_be_one_list() {
         ),
         (
             r#"{"command": ["a", null]}"#,
-            Outcome::Unusable("its arguments are not a list of texts"),
+            Outcome::Unusable("its arguments are not a list of strings"),
         ),
     ] {
         let text = format!(r#"{{"mcp":{{"a":{server}}}}}"#);
@@ -158,10 +158,10 @@ fn what_cannot_be_changed_is_left_and_told() {
             "{}",
             Outcome::Unusable("it has neither a command nor a URL"),
         ),
-        ("[]", Outcome::Unusable("its description is not an object")),
+        ("[]", Outcome::Unusable("its entry is not an object")),
         (
             r#"{"command": 5}"#,
-            Outcome::Unusable("its command is not a text"),
+            Outcome::Unusable("its command is not a string"),
         ),
         (
             r#"{"command": {}}"#,
@@ -169,17 +169,17 @@ fn what_cannot_be_changed_is_left_and_told() {
         ),
         (
             r#"{"command": "c", "args": {}}"#,
-            Outcome::Unusable("its arguments are not a list of texts"),
+            Outcome::Unusable("its arguments are not a list of strings"),
         ),
         (
             r#"{"command": "c", "args": ["a", null]}"#,
-            Outcome::Unusable("its arguments are not a list of texts"),
+            Outcome::Unusable("its arguments are not a list of strings"),
         ),
         (r#"{"command": "c", "command": "d"}"#, REPEATED),
         (r#"{"command": "c", "comm\u0061nd": "d"}"#, REPEATED),
         (
             r#"{"comm\u0061nd": "d"}"#,
-            Outcome::Unusable("a member's name is spelled with escapes: write it plainly"),
+            Outcome::Unusable("a member's name contains escapes: write it without escapes"),
         ),
     ] {
         let text = format!(r#"{{"mcpServers":{{"a":{server},"b":{{"command":"c"}}}}}}"#);
@@ -189,7 +189,7 @@ fn what_cannot_be_changed_is_left_and_told() {
     }
     let line = r#"{"mcpServers":{"a":{"command":"npx -y x"}}}"#;
     assert!(
-        matches!(outcomes(&guarded(line))[..], [Outcome::Unusable(why)] if why.contains("whole line"))
+        matches!(outcomes(&guarded(line))[..], [Outcome::Unusable(why)] if why.contains("contains arguments"))
     );
 }
 
