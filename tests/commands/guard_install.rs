@@ -284,7 +284,7 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
     for (arguments, part) in [
         (
             &["emacs"][..],
-            "known are claude-code, claude-desktop, codex, cursor",
+            "known clients: claude-code, claude-desktop, codex, cursor",
         ),
         (&["zed"], "no configuration at ~/.config/zed/settings.json"),
         (&["./none.json"], "none.json"),

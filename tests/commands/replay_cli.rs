@@ -256,7 +256,7 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
     assert_eq!(output.status.code(), Some(1));
     let shown = text(&output.stdout);
     assert!(
-        shown.contains("no message") && !shown.contains('\u{1b}'),
+        shown.contains("not a message") && !shown.contains('\u{1b}'),
         "{shown}"
     );
 

@@ -132,7 +132,7 @@ fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
     );
     ensure!(state.mentions("\"third\"")? == 0);
     ensure!(
-        daemon.log().contains("`nothing` is no action"),
+        daemon.log().contains("unknown action `nothing`"),
         "{}",
         daemon.log()
     );

@@ -222,6 +222,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The string that starts here, without its quotes.
+    #[inline(always)]
     fn string(&mut self) -> &'a str {
         let string = self.cursor.skip_string().ok();
         string
