@@ -1,7 +1,4 @@
-//! Numbers and text as bytes: the building blocks of rows on disk.
-
-/// Longest number, in bytes.
-pub const NUMBER_MAX: usize = 10;
+//! Numbers and text as bytes: the building blocks of keys and values.
 
 /// Appends a number: seven bits per byte, the lowest first.
 pub fn put_number(out: &mut Vec<u8>, mut number: u64) {

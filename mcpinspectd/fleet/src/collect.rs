@@ -1,8 +1,8 @@
 //! From inputs to rows, in bounded memory and on all cores.
 //!
 //! Some threads read inputs and cut them into chunks, and as many others parse the chunks and gather
-//! rows. A full gatherer becomes a sorted run in a temporary file; in the end all runs become
-//! one. What fits in memory never touches the disk.
+//! rows. A full gatherer is emptied into the one table of all rows, in a temporary file or in that of the
+//! state. What fits in memory never touches the disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,16 +20,14 @@ use super::framing::{self, Chunk, Unfinished};
 use super::gather::Gatherer;
 use super::journal::{self, Extent, Header, JournalError, Verify};
 use super::origin;
-use super::run::{Run, RunWriter, merge};
 use super::state::{Positions, StateDirectory, StateError};
+use super::table::RowTable;
 
 /// The start of a file compressed by zstd.
 const ZSTD: &[u8; 4] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Largest window of a compressed file, as a power of two: 32 MiB, which every level of zstd up to 20
 /// keeps to, and for which each core has room.
 const ZSTD_WINDOW: u32 = 25;
-/// Most runs to merge at once.
-const RUNS_MAX: usize = 64;
 
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +74,7 @@ impl Input {
 /// How to collect.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for rows in memory.
+    /// Bytes for rows in memory: half of them for gathering, half for the table.
     pub memory: usize,
     /// Where to put what does not fit.
     pub temporary: PathBuf,
@@ -150,8 +148,8 @@ pub enum CollectError {
 /// What was read.
 #[derive(Debug)]
 pub struct Collected {
-    /// All rows, in their order.
-    pub rows: Run,
+    /// All rows.
+    pub rows: RowTable,
     /// Whether everything was read.
     pub extent: Extent,
     /// Journals that journalctl could not read, and why.
@@ -164,13 +162,13 @@ struct Shared<'a> {
     previous: &'a Positions,
     inputs: Mutex<VecDeque<Input>>,
     positions: Mutex<Positions>,
-    /// Each with how many times it was merged.
-    runs: Mutex<Vec<(u32, Run)>>,
+    /// Rows beyond what one gatherer has; `None` until there are any.
+    rows: Mutex<Option<RowTable>>,
     unreadable: Mutex<Vec<(PathBuf, String)>>,
     failed: Mutex<Option<CollectError>>,
     is_over: AtomicBool,
     is_cut: AtomicBool,
-    follows: bool,
+    state: Option<&'a StateDirectory>,
 }
 
 /// Reads inputs; continues where the state in `state` ends, if there is one.
@@ -183,12 +181,13 @@ pub fn collect(
     options: &Options,
     progress: &Progress,
 ) -> Result<Collected, CollectError> {
-    let (mut positions, mut runs) = (Positions::default(), Vec::new());
-    if let Some(state) = state
-        && let Some((before, rows)) = state.load()?
-    {
-        positions = before;
-        runs.push(rows);
+    let (mut positions, mut next, mut rows) = (Positions::default(), None, None);
+    if let Some(state) = state {
+        let (begun, before, resumed) = state.resume()?;
+        resumed
+            .set_cache(options.memory / 2)
+            .map_err(|error| state.failed(error))?;
+        (positions, next, rows) = (before, Some(begun), Some(resumed));
     }
     let sizes = inputs.iter().map(|input| size(input.path()));
     progress.total.store(sizes.sum(), Ordering::Relaxed);
@@ -199,12 +198,12 @@ pub fn collect(
         previous: &positions,
         inputs: Mutex::new(inputs.into()),
         positions: Mutex::default(),
-        runs: Mutex::default(),
+        rows: Mutex::new(rows),
         unreadable: Mutex::default(),
         failed: Mutex::default(),
         is_over: AtomicBool::new(false),
         is_cut: AtomicBool::new(false),
-        follows: state.is_some(),
+        state,
     };
     let (sender, receiver) = sync_channel(2);
     let receiver = Mutex::new(receiver);
@@ -221,51 +220,25 @@ pub fn collect(
     if let Some(error) = lock(&shared.failed).take() {
         return Err(error);
     }
-    let extent = if shared.is_cut.into_inner() {
-        Extent::Cut
-    } else {
-        Extent::Whole
+    let extent = match shared.is_cut.load(Ordering::Relaxed) {
+        true => Extent::Cut,
+        false => Extent::Whole,
     };
     let unreadable = std::mem::take(&mut *lock(&shared.unreadable));
-    runs.extend(lock(&shared.runs).drain(..).map(|(_, run)| run));
     let new = std::mem::take(&mut *lock(&shared.positions));
+    let mut rows = match lock(&shared.rows).take() {
+        Some(rows) => rows,
+        None => RowTable::in_memory().map_err(|error| shared.no_room(error))?,
+    };
     positions.update(new);
-    let rows = whole(&runs, state, &positions, options)?;
+    if let Some(next) = next {
+        next.commit(&mut rows, &positions)?;
+    }
     Ok(Collected {
         rows,
         extent,
         unreadable,
     })
-}
-
-/// Merges everything into one run, which is the new state if there is one.
-fn whole(
-    runs: &[Run],
-    state: Option<&StateDirectory>,
-    positions: &Positions,
-    options: &Options,
-) -> Result<Run, CollectError> {
-    let full = |error| CollectError::Temporary {
-        path: options.temporary.clone(),
-        error,
-    };
-    let Some(state) = state else {
-        let out = if runs.iter().any(Run::is_on_disk) {
-            RunWriter::in_directory(&options.temporary).map_err(full)?
-        } else {
-            RunWriter::in_memory()
-        };
-        return merged(runs, out).map_err(full);
-    };
-    let out = state.begin(positions)?;
-    let rows = merged(runs, out).map_err(|error| state.abandon(error))?;
-    state.commit()?;
-    Ok(rows)
-}
-
-fn merged(runs: &[Run], mut out: RunWriter) -> io::Result<Run> {
-    merge(runs, |key, value| out.add(key, value))?;
-    out.finish()
 }
 
 impl Shared<'_> {
@@ -320,13 +293,13 @@ impl Shared<'_> {
             }
             offset = end;
         } else {
-            let unfinished = match self.follows {
+            let unfinished = match self.state.is_some() {
                 true => Unfinished::Left,
                 false => Unfinished::Counted,
             };
             framing::chunks(counted, unfinished, &mut offset, send)?;
         }
-        if self.follows {
+        if self.state.is_some() {
             lock(&self.positions).set_offset(path, &file, offset)?;
         }
         Ok(())
@@ -387,7 +360,7 @@ impl Shared<'_> {
             options.since.as_deref(),
             options.deadline,
             &mut |chunk: Chunk| {
-                let cursor = self.follows.then(|| chunk.last_cursor()).flatten();
+                let cursor = self.state.is_some().then(|| chunk.last_cursor()).flatten();
                 send(chunk)?;
                 last = cursor.or(last.take());
                 Ok(())
@@ -411,7 +384,7 @@ impl Shared<'_> {
             }
             Err(error) => return Err(error),
         }
-        if let Some(header) = header.filter(|_| self.follows) {
+        if let Some(header) = header.filter(|_| self.state.is_some()) {
             lock(&self.positions).set_cursor(path, &header.id, last, entries);
         }
         Ok(())
@@ -420,7 +393,7 @@ impl Shared<'_> {
     /// Gathers rows until there are no more chunks.
     fn gather(&self, chunks: &Mutex<Receiver<Chunk>>) {
         let mut rows = Gatherer::new(
-            self.options.memory / self.options.threads.max(1),
+            self.options.memory / 2 / self.options.threads.max(1),
             self.options.events,
         );
         loop {
@@ -432,52 +405,48 @@ impl Shared<'_> {
                 continue;
             }
             let mut taken = 0;
-            let mut outcome = Ok(());
             chunk.entries(&mut |fields| {
                 rows.take(fields, chunk.origin());
                 taken += 1;
-                if rows.is_full() && outcome.is_ok() {
-                    outcome = self.spill(&mut rows);
+                if rows.is_full() && !self.is_over.load(Ordering::Relaxed) {
+                    self.empty(&mut rows, || {
+                        RowTable::in_directory(&self.options.temporary)
+                    });
                 }
             });
             self.progress.entries.fetch_add(taken, Ordering::Relaxed);
-            if let Err(error) = outcome {
-                self.full(error);
-            }
         }
-        if !rows.is_empty() && !self.is_over.load(Ordering::Relaxed) {
-            let mut out = RunWriter::in_memory();
-            match rows.write(&mut out).and_then(|()| out.finish()) {
-                Ok(run) => lock(&self.runs).push((0, run)),
-                Err(error) => self.full(error),
-            }
+        self.empty(&mut rows, RowTable::in_memory);
+    }
+
+    fn no_room(&self, error: io::Error) -> CollectError {
+        match self.state {
+            Some(state) => state.failed(error).into(),
+            None => CollectError::Temporary {
+                path: self.options.temporary.clone(),
+                error,
+            },
         }
     }
 
-    fn full(&self, error: io::Error) {
-        let path = self.options.temporary.clone();
-        self.fail(CollectError::Temporary { path, error });
-    }
-
-    /// Empties a gatherer into a temporary file. Many runs become one, so that there are neither many open
-    /// files nor many buffers.
-    fn spill(&self, rows: &mut Gatherer) -> io::Result<()> {
-        let mut out = RunWriter::in_directory(&self.options.temporary)?;
-        rows.write(&mut out)?;
-        let mut run = out.finish()?;
-        let mut level = 0;
-        loop {
-            let many: Vec<Run> = {
-                let mut runs = lock(&self.runs);
-                runs.push((level, run));
-                let is_alike = |(other, _): &mut (u32, Run)| *other == level;
-                if runs.iter().filter(|(other, _)| *other == level).count() < RUNS_MAX {
-                    return Ok(());
-                }
-                runs.extract_if(.., is_alike).map(|(_, run)| run).collect()
-            };
-            run = merged(&many, RunWriter::in_directory(&self.options.temporary)?)?;
-            level += 1;
+    /// Empties a gatherer into the table, which `create` creates if there is none.
+    fn empty(&self, gatherer: &mut Gatherer, create: impl FnOnce() -> io::Result<RowTable>) {
+        let sorted = gatherer.sorted();
+        let mut rows = lock(&self.rows);
+        // A table that another thread could not write to is damaged.
+        if self.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let merged = match &mut *rows {
+            Some(rows) => rows.merge(sorted),
+            none => create().and_then(|created| {
+                created.set_cache(self.options.memory / 2)?;
+                none.insert(created).merge(sorted)
+            }),
+        };
+        match merged {
+            Ok(()) => gatherer.clear(),
+            Err(error) => self.fail(self.no_room(error)),
         }
     }
 }

@@ -11,10 +11,10 @@
 //! - [`collect`]: threads that read inputs, [cut](framing) them into chunks of entries, and gather;
 //!   [`journal`] reads journald's own files through `journalctl`;
 //! - [`fields`] and [`entry`]: one entry, in which only the fields that journald itself adds can be trusted;
-//! - [`gather`]: rows of what was read, in memory until there are too many;
-//! - [`run`]: sorted rows in memory or on disk, and merging many into one;
+//! - [`gather`]: rows of what one thread has read, in memory until there are too many;
+//! - [`table`]: all rows, in SQLite;
 //! - [`row`] and [`value`]: what a row is, and how two become one;
-//! - [`state`]: rows of earlier runs, and how far each input was read;
+//! - [`state`]: the table that is kept from run to run, and how far each input was read;
 //! - [`report`]: the answers, from rows in order; [`digest`]: as much of them as people read;
 //!   [`page`]: that as one HTML page;
 //! - [`engine`]: rows that ClickHouse keeps and combines.
@@ -35,8 +35,8 @@ pub mod origin;
 pub mod page;
 pub mod report;
 pub mod row;
-pub mod run;
 pub mod state;
+pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod value;

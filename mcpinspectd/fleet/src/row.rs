@@ -11,10 +11,10 @@ use mcpinspect_core::model::{Severity, Timestamp};
 
 use super::bytes::Reader;
 use super::entry::Machine;
-use super::value::{Decided, Host, Sight, Told, Value};
+use super::value::{FirstText, Host, LastDecision, Sight, Value};
 
-/// Longest key: at most six texts, and what separates them.
-pub const KEY_MAX: usize = 16 << 10;
+/// Longest key or value: at most six texts, and what separates them.
+pub const KEY_AND_VALUE_MAX: usize = 16 << 10;
 
 const UNREADABLE: u8 = 0;
 const HOST: u8 = 1;
@@ -99,19 +99,19 @@ pub enum Row<'a> {
     /// What a server says its version is.
     Version(&'a str, &'a str, Machine, Sight),
     /// How a tool's definition describes it.
-    Description(&'a str, &'a str, Definition<'a>, Told),
+    Description(&'a str, &'a str, Definition<'a>, FirstText),
     /// In which fields a tool's definition differs from a previous one.
-    Change(&'a str, &'a str, Definition<'a>, Definition<'a>, Told),
+    Change(&'a str, &'a str, Definition<'a>, Definition<'a>, FirstText),
     /// A tool's definition on a host.
     Tool(&'a str, &'a str, Machine, Definition<'a>, Sight),
     /// A host's last decision on a definition.
-    Decided(&'a str, &'a str, Machine, Definition<'a>, Decided),
+    LastDecision(&'a str, &'a str, Machine, Definition<'a>, LastDecision),
     /// Any decision.
     Decision(Decision<'a>),
     /// A finding on a host.
     Finding(Finding<'a>, Machine, Sight),
     /// One event, and its host's name at the time. The report ignores these.
-    Event(Happened<'a>, Told),
+    Event(EventRecord<'a>, FirstText),
 }
 
 /// A decision.
@@ -137,7 +137,7 @@ pub struct Decision<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// What was found, and in what.
+/// A finding, and what it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding<'a> {
     /// How bad it is.
@@ -156,7 +156,7 @@ pub struct Finding<'a> {
 
 /// An event. Two that agree in all of this are one event that was sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Happened<'a> {
+pub struct EventRecord<'a> {
     /// When.
     pub time: Timestamp,
     /// Where.
@@ -183,8 +183,8 @@ pub mod key {
     use super::*;
 
     /// For the number of unreadable entries.
-    pub fn unreadable() -> Vec<u8> {
-        vec![UNREADABLE]
+    pub fn unreadable(key: &mut Vec<u8>) {
+        key.push(UNREADABLE);
     }
 
     /// For what belongs to a host, before the host.
@@ -274,15 +274,15 @@ pub mod key {
     }
 
     /// For a decision.
-    pub fn decision(decision: &Decision<'_>) -> Vec<u8> {
-        let mut key = vec![DECISION];
+    pub fn decision(key: &mut Vec<u8>, decision: &Decision<'_>) {
+        key.push(DECISION);
         key.extend_from_slice(&(!decision.time.0).to_be_bytes());
         key.extend_from_slice(&decision.machine.0);
-        put(&mut key, decision.server);
-        put(&mut key, decision.item);
-        decision.definition.put(&mut key);
-        put(&mut key, decision.decision);
-        put_some(&mut key, decision.by);
+        put(key, decision.server);
+        put(key, decision.item);
+        decision.definition.put(key);
+        put(key, decision.decision);
+        put_some(key, decision.by);
         match decision.uid {
             None => key.push(0),
             Some(uid) => {
@@ -290,8 +290,7 @@ pub mod key {
                 key.extend_from_slice(&uid.to_be_bytes());
             }
         }
-        put_some(&mut key, decision.reason);
-        key
+        put_some(key, decision.reason);
     }
 
     /// For a finding on a host, before the host.
@@ -306,18 +305,17 @@ pub mod key {
     }
 
     /// For an event.
-    pub fn event(event: &Happened<'_>) -> Vec<u8> {
-        let mut key = vec![EVENT];
+    pub fn event(key: &mut Vec<u8>, event: &EventRecord<'_>) {
+        key.push(EVENT);
         key.extend_from_slice(&event.time.0.to_be_bytes());
         key.extend_from_slice(&event.machine.0);
-        put(&mut key, event.event);
-        put(&mut key, event.server);
-        put_some(&mut key, event.tool);
-        event.definition.put(&mut key);
+        put(key, event.event);
+        put(key, event.server);
+        put_some(key, event.tool);
+        event.definition.put(key);
         key.push(event.severity.map_or(u8::MAX, rank));
-        put_some(&mut key, event.category);
-        put_some(&mut key, event.pattern);
-        key
+        put_some(key, event.category);
+        put_some(key, event.pattern);
     }
 
     fn of_server(key: &mut Vec<u8>, server: &str, part: u8) {
@@ -395,7 +393,7 @@ impl<'a> Row<'a> {
                 }
             }
             EVENT => match value {
-                Value::Told(told) => event(&mut key).map(|event| Self::Event(event, told)),
+                Value::FirstText(text) => event(&mut key).map(|event| Self::Event(event, text)),
                 _ => None,
             },
             _ => None,
@@ -417,13 +415,13 @@ fn of_server<'a>(key: &mut Reader<'a>, value: Value) -> Option<Row<'a>> {
     }
     let tool = key.ended_text()?;
     if key.byte()? == 0 {
-        let Value::Told(told) = value else {
+        let Value::FirstText(text) = value else {
             return None;
         };
         let definition = Definition::read(key)?;
         return Some(match key.byte()? {
-            0 => Row::Description(server, tool, definition, told),
-            _ => Row::Change(server, tool, definition, Definition::read(key)?, told),
+            0 => Row::Description(server, tool, definition, text),
+            _ => Row::Change(server, tool, definition, Definition::read(key)?, text),
         });
     }
     let machine = machine(key)?;
@@ -431,9 +429,9 @@ fn of_server<'a>(key: &mut Reader<'a>, value: Value) -> Option<Row<'a>> {
     let definition = Definition::read(key)?;
     match (kind, value) {
         (0, Value::Sight(sight)) => Some(Row::Tool(server, tool, machine, definition, sight)),
-        (1, Value::Decided(decided)) => {
-            Some(Row::Decided(server, tool, machine, definition, decided))
-        }
+        (1, Value::LastDecision(decision)) => Some(Row::LastDecision(
+            server, tool, machine, definition, decision,
+        )),
         _ => None,
     }
 }
@@ -455,8 +453,8 @@ fn decision<'a>(key: &mut Reader<'a>) -> Option<Decision<'a>> {
     })
 }
 
-fn event<'a>(key: &mut Reader<'a>) -> Option<Happened<'a>> {
-    Some(Happened {
+fn event<'a>(key: &mut Reader<'a>) -> Option<EventRecord<'a>> {
+    Some(EventRecord {
         time: Timestamp(u64::from_be_bytes(key.array()?)),
         machine: machine(key)?,
         event: key.ended_text()?,

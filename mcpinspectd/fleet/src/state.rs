@@ -1,26 +1,25 @@
 //! What earlier runs have read: their rows, and how far each input was read.
 //!
-//! Both are in one file, which is replaced in one step. So a run that is killed leaves the state of
-//! the previous run, and what it read is read again: nothing is counted twice, and nothing is missed.
+//! Both are in one database. A run continues in a copy of it, which replaces it in one step. So a run that is
+//! killed leaves the state of the previous run, and what it read is read again: nothing is counted twice, and
+//! nothing is missed.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tempfile::TempPath;
 use thiserror::Error;
 
-use super::run::{Run, RunWriter};
+use super::table::{RowTable, VERSION, io_error};
 
 const NAME: &str = "fleet.state";
-const MAGIC: &[u8; 16] = b"mcpinspect fleet";
-/// Incremented when rows change their meaning.
-const VERSION: u32 = 1;
-/// Longest list of positions: a million inputs.
-const POSITIONS_MAX: u64 = 512 << 20;
+/// How states began that were no databases, before their version in four bytes.
+const OLD_MAGIC: &[u8; 16] = b"mcpinspect fleet";
 /// How much of an input to check to see that it is the same.
 const WITNESS: u64 = 4 << 10;
 
@@ -144,6 +143,31 @@ impl Positions {
         hex::encode(Sha256::digest(&text).get(..16).unwrap_or_default())
     }
 
+    fn read(rows: &RowTable) -> io::Result<Self> {
+        let read = || {
+            let connection = rows.connection();
+            let mut statement = connection.prepare("SELECT input, position FROM inputs")?;
+            let inputs = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            inputs.collect::<rusqlite::Result<Vec<(String, String)>>>()
+        };
+        let inputs = read().map_err(io_error)?.into_iter();
+        let inputs = inputs.map(|(input, position)| Ok((input, serde_json::from_str(&position)?)));
+        Ok(Self(inputs.collect::<io::Result<_>>()?))
+    }
+
+    fn write(&self, rows: &RowTable) -> io::Result<()> {
+        let connection = rows.connection();
+        let cleared = connection.execute("DELETE FROM inputs", []);
+        cleared.map_err(io_error)?;
+        let insert = connection.prepare("INSERT INTO inputs (input, position) VALUES (?1, ?2)");
+        let mut insert = insert.map_err(io_error)?;
+        for (input, position) in &self.0 {
+            let position = serde_json::to_string(position)?;
+            insert.execute((input, position)).map_err(io_error)?;
+        }
+        Ok(())
+    }
+
     /// Takes over what another run has read, and forgets inputs that are gone.
     pub fn update(&mut self, new: Self) {
         self.0.retain(|_, position| position.path.exists());
@@ -202,98 +226,114 @@ impl StateDirectory {
     ///
     /// # Errors
     /// See [`StateError`].
-    pub fn load(&self) -> Result<Option<(Positions, Run)>, StateError> {
-        let damaged = || StateError::Damaged(self.path.clone());
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged(),
-            _ => self.failed(error),
-        };
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
+    pub fn load(&self) -> Result<Option<(Positions, RowTable)>, StateError> {
+        let failed = |error| self.failed(error);
+        let mut start = Vec::new();
+        match File::open(&self.path) {
+            Ok(file) => {
+                let start_max = OLD_MAGIC.len() as u64 + 4;
+                file.take(start_max)
+                    .read_to_end(&mut start)
+                    .map_err(failed)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.failed(error)),
-        };
-        let mut magic = [0; MAGIC.len()];
-        file.read_exact(&mut magic).map_err(failed)?;
-        if magic != *MAGIC {
-            return Err(damaged());
+            Err(error) => return Err(failed(error)),
         }
-        let mut version = [0; 4];
-        file.read_exact(&mut version).map_err(failed)?;
-        let version = u32::from_le_bytes(version);
-        if version != VERSION {
-            let path = self.path.clone();
-            return Err(StateError::Version { path, version });
+        if let Some(version) = start.strip_prefix(OLD_MAGIC)
+            && let Ok(version) = version.try_into()
+        {
+            return Err(self.other_version(u32::from_le_bytes(version)));
         }
-        let mut length = [0; 8];
-        file.read_exact(&mut length).map_err(failed)?;
-        let length = u64::from_le_bytes(length);
-        if length > POSITIONS_MAX {
-            return Err(damaged());
+        let rows = RowTable::open(&self.path).map_err(failed)?;
+        match rows.version().map_err(failed)? {
+            Some(VERSION) => {
+                let positions = Positions::read(&rows).map_err(failed)?;
+                Ok(Some((positions, rows)))
+            }
+            Some(other) => Err(self.other_version(other)),
+            None => Err(StateError::Damaged(self.path.clone())),
         }
-        let mut positions = Vec::new();
-        let read = (&file).take(length).read_to_end(&mut positions);
-        if read.map_err(failed)? as u64 != length {
-            return Err(damaged());
-        }
-        let positions = serde_json::from_slice(&positions).map_err(|_| damaged())?;
-        let begin = file.stream_position().map_err(failed)?;
-        let end = file.metadata().map_err(failed)?.len();
-        Ok(Some((positions, Run::in_file(file, begin, end))))
     }
 
-    /// Begins a new state, beside the current one.
+    /// Begins the next state with what the current one has.
     ///
     /// # Errors
     /// See [`StateError`].
-    pub fn begin(&self, positions: &Positions) -> Result<RunWriter, StateError> {
-        let begin = || {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(self.beside())?;
-            let positions = serde_json::to_vec(positions)?;
-            file.write_all(MAGIC)?;
-            file.write_all(&VERSION.to_le_bytes())?;
-            file.write_all(&(positions.len() as u64).to_le_bytes())?;
-            file.write_all(&positions)?;
-            let begin = file.stream_position()?;
-            Ok(RunWriter::in_file(file, begin))
+    pub fn resume(&self) -> Result<(NextState<'_>, Positions, RowTable), StateError> {
+        let Some((positions, current)) = self.load()? else {
+            let (next, rows) = self.begin()?;
+            return Ok((next, Positions::default(), rows));
         };
-        begin().map_err(|error| self.failed(error))
+        drop(current);
+        let next = self.next()?;
+        std::fs::copy(&self.path, &next.file).map_err(|error| self.failed(error))?;
+        let rows = RowTable::open(&next.file).map_err(|error| self.failed(error))?;
+        Ok((next, positions, rows))
     }
 
-    /// Makes the new state the current one.
+    /// Begins the next state without rows.
     ///
     /// # Errors
     /// See [`StateError`].
-    pub fn commit(&self) -> Result<(), StateError> {
+    pub fn begin(&self) -> Result<(NextState<'_>, RowTable), StateError> {
+        let next = self.next()?;
+        let create = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            options.open(&next.file)?;
+            RowTable::create(&next.file)
+        };
+        let rows = create().map_err(|error| self.failed(error))?;
+        Ok((next, rows))
+    }
+
+    fn next(&self) -> Result<NextState<'_>, StateError> {
+        let file = TempPath::try_from_path(self.path.with_extension("state.new"));
+        Ok(NextState {
+            directory: self,
+            file: file.map_err(|error| self.failed(error))?,
+        })
+    }
+
+    /// The error for rows that cannot be read or written.
+    pub fn failed(&self, error: io::Error) -> StateError {
+        let path = self.path.clone();
+        match error.kind() {
+            io::ErrorKind::InvalidData => StateError::Damaged(path),
+            _ => StateError::Io { path, error },
+        }
+    }
+
+    fn other_version(&self, version: u32) -> StateError {
+        let path = self.path.clone();
+        StateError::Version { path, version }
+    }
+}
+
+/// What becomes the state once it is committed, and is removed otherwise.
+#[derive(Debug)]
+pub struct NextState<'a> {
+    directory: &'a StateDirectory,
+    file: TempPath,
+}
+
+impl NextState<'_> {
+    /// Makes these rows and positions the state.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn commit(self, rows: &mut RowTable, positions: &Positions) -> Result<(), StateError> {
+        let Self { directory, file } = self;
         let commit = || {
-            File::open(self.beside())?.sync_all()?;
-            std::fs::rename(self.beside(), &self.path)?;
-            match self.path.parent() {
-                Some(directory) => File::open(directory)?.sync_all(),
+            positions.write(rows)?;
+            rows.commit()?;
+            File::open(&file)?.sync_all()?;
+            file.persist(&directory.path)?;
+            match directory.path.parent() {
+                Some(parent) => File::open(parent)?.sync_all(),
                 None => Ok(()),
             }
         };
-        commit().map_err(|error| self.failed(error))
-    }
-
-    /// Gives up a new state that cannot be written.
-    pub fn abandon(&self, error: io::Error) -> StateError {
-        let _ = std::fs::remove_file(self.beside());
-        self.failed(error)
-    }
-
-    fn failed(&self, error: io::Error) -> StateError {
-        let path = self.path.clone();
-        StateError::Io { path, error }
-    }
-
-    fn beside(&self) -> PathBuf {
-        self.path.with_extension("state.new")
+        commit().map_err(|error| directory.failed(error))
     }
 }

@@ -30,7 +30,7 @@ impl Sight {
     }
 
     /// Combines both.
-    pub fn and(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
         self.count = self.count.saturating_add(other.count);
@@ -113,7 +113,7 @@ impl Host {
         }
     }
 
-    fn and(&mut self, mut other: Self) {
+    fn merge(&mut self, mut other: Self) {
         self.heard(&other.name, other.last_entry);
         self.first_entry = self.first_entry.min(other.first_entry);
         self.last_event = self.last_event.max(other.last_event);
@@ -128,7 +128,7 @@ impl Host {
 
 /// What one host said first: if several hosts said something about the same thing, the earliest counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told {
+pub struct FirstText {
     /// When.
     pub time: Timestamp,
     /// By which host.
@@ -139,7 +139,7 @@ pub struct Told {
 
 /// A host's last decision on something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Decided {
+pub struct LastDecision {
     /// When.
     pub time: Timestamp,
     /// What: `approve`, `reject`, `pin`, `unpin` or `forget`.
@@ -156,9 +156,9 @@ pub enum Value {
     /// A host.
     Host(Box<Host>),
     /// The first value.
-    Told(Told),
+    FirstText(FirstText),
     /// The last decision.
-    Decided(Decided),
+    LastDecision(LastDecision),
     /// A number of entries.
     Count(u64),
 }
@@ -166,12 +166,12 @@ pub enum Value {
 impl Value {
     /// Combines two values of one key. Values of different kinds never have the same key;
     /// in a damaged file, the first counts.
-    pub fn and(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         match (self, other) {
-            (Self::Sight(one), Self::Sight(other)) => one.and(other),
-            (Self::Host(one), Self::Host(other)) => one.and(*other),
-            (Self::Told(one), Self::Told(other)) if other < *one => *one = other,
-            (Self::Decided(one), Self::Decided(other)) if other > *one => *one = other,
+            (Self::Sight(one), Self::Sight(other)) => one.merge(other),
+            (Self::Host(one), Self::Host(other)) => one.merge(*other),
+            (Self::FirstText(one), Self::FirstText(other)) if other < *one => *one = other,
+            (Self::LastDecision(one), Self::LastDecision(other)) if other > *one => *one = other,
             (Self::Count(one), Self::Count(other)) => *one = one.saturating_add(other),
             _ => {}
         }
@@ -206,16 +206,16 @@ impl Value {
                     put_number(out, *part);
                 }
             }
-            Self::Told(told) => {
+            Self::FirstText(first) => {
                 out.push(3);
-                put_time(out, told.time);
-                out.extend_from_slice(&told.machine.0);
-                put_text(out, &told.text);
+                put_time(out, first.time);
+                out.extend_from_slice(&first.machine.0);
+                put_text(out, &first.text);
             }
-            Self::Decided(decided) => {
+            Self::LastDecision(last) => {
                 out.push(4);
-                put_time(out, decided.time);
-                put_text(out, &decided.decision);
+                put_time(out, last.time);
+                put_text(out, &last.decision);
             }
             Self::Count(count) => {
                 out.push(5);
@@ -239,12 +239,12 @@ impl Value {
                 })
             }
             2 => Self::Host(Box::new(host(&mut bytes)?)),
-            3 => Self::Told(Told {
+            3 => Self::FirstText(FirstText {
                 time: time(&mut bytes)?,
                 machine: Machine(bytes.array()?),
                 text: bytes.text()?.to_owned(),
             }),
-            4 => Self::Decided(Decided {
+            4 => Self::LastDecision(LastDecision {
                 time: time(&mut bytes)?,
                 decision: bytes.text()?.to_owned(),
             }),

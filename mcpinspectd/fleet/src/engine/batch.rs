@@ -4,11 +4,11 @@ use std::io;
 
 use super::super::bytes::put_text;
 use super::super::entry::Machine;
-use super::super::row::{Happened, Row};
-use super::super::run::Rows;
+use super::super::row::{EventRecord, Row};
+use super::super::table::RowCursor;
 use super::super::value::Value;
 use super::columns::{Columns, NUMBERS, damaged, micros, put_bytes, put_u64};
-use super::place::Place;
+use super::place::SeenItem;
 
 /// Rows for the engine.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Batch {
     ///
     /// # Errors
     /// It is damaged.
-    pub fn add(&mut self, rows: &Rows, batch: &str) -> io::Result<()> {
+    pub fn add(&mut self, rows: &RowCursor<'_>, batch: &str) -> io::Result<()> {
         let value = Value::read(rows.value()).ok_or_else(damaged)?;
         let columns = Columns::of(&value);
         let row = Row::read(rows.key(), value).ok_or_else(damaged)?;
@@ -47,8 +47,8 @@ impl Batch {
             return Ok(());
         }
         self.rows += 1;
-        if let Some((place, machine, sight)) = Place::of(&row) {
-            place.put(&mut self.seen).ok_or_else(damaged)?;
+        if let Some((item, machine, sight)) = SeenItem::of(&row) {
+            item.put(&mut self.seen).ok_or_else(damaged)?;
             self.seen.extend_from_slice(&machine.0);
             for time in [sight.first, sight.last] {
                 // The state of `min` or `max`: that there is a number, and the number.
@@ -94,7 +94,7 @@ impl Batch {
         self.seen.len() + self.facts.len() + self.counts.len() + self.events.len()
     }
 
-    fn event(&mut self, event: &Happened<'_>, host: &str) {
+    fn event(&mut self, event: &EventRecord<'_>, host: &str) {
         let micros = micros(event.time);
         let second = u32::try_from(micros / 1_000_000).unwrap_or(u32::MAX);
         // Events come in order of time, so each month comes once. Months are distinguished roughly:
@@ -152,7 +152,7 @@ fn names<'a>(row: &Row<'a>) -> Names<'a> {
             of("description", server, tool, hash.shown(), None)
         }
         Row::Change(server, tool, hash, _, _) => of("change", server, tool, hash.shown(), None),
-        Row::Decided(server, tool, host, hash, _) => {
+        Row::LastDecision(server, tool, host, hash, _) => {
             of("decided", server, tool, hash.shown(), Some(host))
         }
         Row::Decision(decision) => of(

@@ -10,9 +10,9 @@ use mcpinspect_core::model::Timestamp;
 
 use super::super::bytes::Reader;
 use super::super::entry::{Machine, Sign};
+use super::super::row::KEY_AND_VALUE_MAX;
 use super::super::row::Row;
-use super::super::run::KEY_AND_VALUE_MAX;
-use super::super::value::{Decided, Host, Lost, Sight, Told, Value};
+use super::super::value::{FirstText, Host, LastDecision, Lost, Sight, Value};
 
 /// Numbers that are added up.
 pub const NUMBERS: usize = 6;
@@ -49,11 +49,11 @@ impl Columns {
                 columns.last = micros(sight.last);
                 columns.numbers = one(sight.count);
             }
-            Value::Told(told) => {
-                columns.said = timed(told.time, &[&told.machine.0, told.text.as_bytes()]);
+            Value::FirstText(first) => {
+                columns.said = timed(first.time, &[&first.machine.0, first.text.as_bytes()]);
             }
-            Value::Decided(decided) => {
-                columns.newest = timed(decided.time, &[decided.decision.as_bytes()]);
+            Value::LastDecision(last) => {
+                columns.newest = timed(last.time, &[last.decision.as_bytes()]);
             }
             Value::Host(host) => {
                 columns.first = micros(host.first_entry);
@@ -88,17 +88,17 @@ impl Columns {
                 last: time(self.last),
                 count: numbers[0],
             }),
-            Kind::Told => {
+            Kind::FirstText => {
                 let mut said = Reader(&self.said);
-                Value::Told(Told {
+                Value::FirstText(FirstText {
                     time: time(u64::from_be_bytes(said.array()?)),
                     machine: Machine(said.array()?),
                     text: text(said.0)?,
                 })
             }
-            Kind::Decided => {
+            Kind::LastDecision => {
                 let mut newest = Reader(&self.newest);
-                Value::Decided(Decided {
+                Value::LastDecision(LastDecision {
                     time: time(u64::from_be_bytes(newest.array()?)),
                     decision: text(newest.0)?,
                 })
@@ -139,8 +139,8 @@ enum Kind {
     Nothing,
     Count,
     Sight,
-    Told,
-    Decided,
+    FirstText,
+    LastDecision,
     Host,
 }
 
@@ -151,16 +151,16 @@ fn kind(key: &[u8]) -> Option<Kind> {
         (Kind::Sight, Value::Sight(Sight::at(at))),
         (Kind::Count, Value::Count(0)),
         (
-            Kind::Told,
-            Value::Told(Told {
+            Kind::FirstText,
+            Value::FirstText(FirstText {
                 time: at,
                 machine: Machine::default(),
                 text: String::new(),
             }),
         ),
         (
-            Kind::Decided,
-            Value::Decided(Decided {
+            Kind::LastDecision,
+            Value::LastDecision(LastDecision {
                 time: at,
                 decision: String::new(),
             }),

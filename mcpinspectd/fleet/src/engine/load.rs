@@ -1,6 +1,6 @@
 //! Sends rows, each exactly once.
 //!
-//! What was read, and how far, is one file, which is replaced in one step; see [`state`](super::super::state).
+//! What was read, and how far, is one state, which is replaced in one step; see [`state`](super::super::state).
 //! While it contains rows, they are a batch that has to be sent, and how far inputs were read is the
 //! batch's name. So a loader that is killed at any time sends the same rows under the same name
 //! again, or none, and the engine takes them once. Batches are sent one part after another: an engine
@@ -9,8 +9,8 @@
 use std::thread;
 use std::time::Duration;
 
-use super::super::run::Run;
 use super::super::state::{StateDirectory, StateError};
+use super::super::table::RowTable;
 use super::batch::Batch;
 use super::schema::Database;
 use super::{Engine, EngineError};
@@ -64,17 +64,16 @@ pub fn pending(
     database: &Database,
     state: &StateDirectory,
     patience: Patience,
-    told: &mut dyn FnMut(&EngineError),
+    on_retry: &mut dyn FnMut(&EngineError),
 ) -> Result<u64, LoadError> {
     let Some((positions, rows)) = state.load()? else {
         return Ok(0);
     };
     let name = positions.name();
-    let sent = send(engine, database, &rows, &name, patience, told)?;
+    let sent = send(engine, database, &rows, &name, patience, on_retry)?;
     if sent > 0 {
-        let empty = state.begin(&positions)?;
-        empty.finish().map_err(|error| state.abandon(error))?;
-        state.commit()?;
+        let (next, mut empty) = state.begin()?;
+        next.commit(&mut empty, &positions)?;
     }
     Ok(sent)
 }
@@ -82,10 +81,10 @@ pub fn pending(
 fn send(
     engine: &impl Engine,
     database: &Database,
-    rows: &Run,
+    rows: &RowTable,
     name: &str,
     patience: Patience,
-    told: &mut dyn FnMut(&EngineError),
+    on_retry: &mut dyn FnMut(&EngineError),
 ) -> Result<u64, EngineError> {
     let mut rows = rows.rows();
     let mut batch = Batch::default();
@@ -116,7 +115,7 @@ fn send(
                     continue;
                 }
                 let into = format!("INSERT INTO {}.{table} FORMAT RowBinary", database.name());
-                again(patience, told, || engine.send(&into, data.clone()))?;
+                again(patience, on_retry, || engine.send(&into, data.clone()))?;
             }
         }
         if !is_more {
@@ -128,13 +127,13 @@ fn send(
 /// Tries until it succeeds, fails for good, or patience ends.
 fn again(
     patience: Patience,
-    told: &mut dyn FnMut(&EngineError),
+    on_retry: &mut dyn FnMut(&EngineError),
     mut attempt: impl FnMut() -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut pause = patience.pause;
     for left in (0..patience.tries.max(1)).rev() {
         match attempt() {
-            Err(error) if error.passes() && left > 0 => told(&error),
+            Err(error) if error.passes() && left > 0 => on_retry(&error),
             other => return other,
         }
         thread::sleep(pause);

@@ -3,7 +3,7 @@
 //! A collector turns what it reads into [rows](super::row::Row) and sends those, so the engine holds what is
 //! known, not what was said, unless it is asked to keep events too: it grows with hosts, servers, tools and
 //! definitions, and hardly with time. Two halves of a collection are combined in the engine as in
-//! [`merge`](super::run::merge): the earliest, the latest, a sum. So the report over its rows is that over the files.
+//! [`Value::merge`](super::value::Value::merge): the earliest, the latest, a sum. So the report over its rows is that over the files.
 //!
 //! - [`schema`]: the tables
 //! - [`columns`]: a value as columns, and back; [`place`]: what was seen, as columns, and back

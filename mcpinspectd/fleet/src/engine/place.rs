@@ -13,7 +13,7 @@ const UNNAMED: &str = "\0";
 
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SeenItem {
     /// Of which server.
     pub server: Vec<u8>,
     /// The server itself is 0, how it is launched 1, its version 2, and a tool 3.
@@ -24,7 +24,7 @@ pub struct Place {
     pub detail: Vec<u8>,
 }
 
-impl Place {
+impl SeenItem {
     /// What a row is about, which host saw it, and when; `None` for rows of other kinds.
     pub fn of(row: &Row<'_>) -> Option<(Self, Machine, Sight)> {
         let (server, part, tool, detail, machine, sight) = match row {
@@ -45,13 +45,13 @@ impl Place {
             }
             _ => return None,
         };
-        let place = Self {
+        let item = Self {
             server: server.as_bytes().to_vec(),
             part,
             tool: tool.as_bytes().to_vec(),
             detail: detail.into_bytes(),
         };
-        Some((place, *machine, *sight))
+        Some((item, *machine, *sight))
     }
 
     /// Appends its columns.
@@ -68,14 +68,14 @@ impl Place {
     /// # Errors
     /// The answer ends.
     pub fn read(from: &mut impl Read, end: &[u8]) -> io::Result<Option<Self>> {
-        let mut place = Self::default();
-        read_bytes(from, &mut place.server)?;
+        let mut item = Self::default();
+        read_bytes(from, &mut item.server)?;
         let mut part = [0];
         from.read_exact(&mut part)?;
-        [place.part] = part;
-        read_bytes(from, &mut place.tool)?;
-        read_bytes(from, &mut place.detail)?;
-        Ok((place.server != end).then_some(place))
+        [item.part] = part;
+        read_bytes(from, &mut item.tool)?;
+        read_bytes(from, &mut item.detail)?;
+        Ok((item.server != end).then_some(item))
     }
 
     /// Its key, before and after the host.
@@ -137,13 +137,13 @@ mod tests {
                 sight,
             ),
         ] {
-            let (place, seen_by, seen) = Place::of(&row).unwrap();
+            let (item, seen_by, seen) = SeenItem::of(&row).unwrap();
             assert_eq!((seen_by, seen), (machine, sight));
             let mut columns = Vec::new();
-            place.put(&mut columns).unwrap();
-            let read = Place::read(&mut columns.as_slice(), &[0xff]).unwrap();
-            assert_eq!(read.as_ref(), Some(&place));
-            let (mut key, behind) = place.key().unwrap();
+            item.put(&mut columns).unwrap();
+            let read = SeenItem::read(&mut columns.as_slice(), &[0xff]).unwrap();
+            assert_eq!(read.as_ref(), Some(&item));
+            let (mut key, behind) = item.key().unwrap();
             key.extend_from_slice(&machine.0);
             key.extend_from_slice(&behind);
             let value = super::super::super::value::Value::Sight(sight);

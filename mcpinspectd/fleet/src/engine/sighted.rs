@@ -13,7 +13,7 @@ use mcpinspect_core::model::Timestamp;
 use super::super::entry::Machine;
 use super::super::value::{Sight, Value};
 use super::columns::{read_bytes, read_length, read_u64, time};
-use super::place::Place;
+use super::place::SeenItem;
 use super::schema::Database;
 use super::sorted::{BLOCK, Sorted, broken};
 use super::{Engine, EngineError};
@@ -41,8 +41,8 @@ enum Span {
 /// An answer being read.
 #[derive(Debug)]
 enum Answer<R> {
-    Lists(BufReader<R>, Option<Place>),
-    Lines(BufReader<R>, Place),
+    Lists(BufReader<R>, Option<SeenItem>),
+    Lines(BufReader<R>, SeenItem),
 }
 
 /// A host saw one of several things.
@@ -132,18 +132,18 @@ impl<'a, E: Engine> Sighted<'a, E> {
             self.answer = Some(match span {
                 Span::Lines(server, part, tool) => {
                     let answer = self.engine.ask(&lines(db, &wanted, part))?;
-                    let place = Place {
+                    let item = SeenItem {
                         server,
                         part,
                         tool,
                         detail: Vec::new(),
                     };
-                    Answer::Lines(BufReader::with_capacity(BLOCK, answer), place)
+                    Answer::Lines(BufReader::with_capacity(BLOCK, answer), item)
                 }
                 _ => {
                     let answer = self.engine.ask(&lists(db, &wanted))?;
                     let mut answer = BufReader::with_capacity(BLOCK, answer);
-                    let first = Place::read(&mut answer, END).map_err(broken)?;
+                    let first = SeenItem::read(&mut answer, END).map_err(broken)?;
                     Answer::Lists(answer, first)
                 }
             });
@@ -176,15 +176,15 @@ impl<'a, E: Engine> Sighted<'a, E> {
         self.next = 0;
         match &mut self.answer {
             None => Ok(false),
-            Some(Answer::Lines(answer, place)) => {
+            Some(Answer::Lines(answer, item)) => {
                 let mut machine = [0; 16];
                 answer.read_exact(&mut machine)?;
-                read_bytes(answer, &mut place.detail)?;
+                read_bytes(answer, &mut item.detail)?;
                 let (first, last) = (read_u64(answer)?, read_u64(answer)?);
-                if place.detail == END {
+                if item.detail == END {
                     return Ok(false);
                 }
-                let (before, behind) = place.key()?;
+                let (before, behind) = item.key()?;
                 self.before = before;
                 self.behind.push(behind);
                 self.lines.push(Line {
@@ -196,24 +196,24 @@ impl<'a, E: Engine> Sighted<'a, E> {
                 Ok(true)
             }
             Some(Answer::Lists(answer, next)) => {
-                let Some(mut place) = next.take() else {
+                let Some(mut item) = next.take() else {
                     return Ok(false);
                 };
                 loop {
-                    let (before, behind) = place.key()?;
+                    let (before, behind) = item.key()?;
                     self.before = before;
                     self.behind.push(behind);
                     let what = u32::try_from(self.behind.len() - 1).unwrap_or(u32::MAX);
                     list(answer, what, &mut self.lines)?;
-                    let Some(following) = Place::read(answer, END)? else {
+                    let Some(following) = SeenItem::read(answer, END)? else {
                         break;
                     };
                     // Everything that hosts saw of a tool comes host by host.
-                    if !place.is_same_tool(&following) {
+                    if !item.is_same_tool(&following) {
                         *next = Some(following);
                         break;
                     }
-                    place = following;
+                    item = following;
                 }
                 self.sort();
                 Ok(true)
@@ -227,8 +227,8 @@ impl<'a, E: Engine> Sighted<'a, E> {
         order.sort_by(|one, other| behind(one).cmp(&behind(other)));
         let mut ranks = vec![0_u32; order.len()];
         for (rank, at) in (0..).zip(&order) {
-            if let Some(place) = ranks.get_mut(*at as usize) {
-                *place = rank;
+            if let Some(slot) = ranks.get_mut(*at as usize) {
+                *slot = rank;
             }
         }
         for line in &mut self.lines {

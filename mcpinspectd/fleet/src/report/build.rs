@@ -7,7 +7,7 @@ use mcpinspect_core::model::{Severity, Timestamp};
 
 use super::super::entry::{Machine, Sign};
 use super::super::row::{Decision, Finding, Row};
-use super::super::run::Rows;
+use super::super::table::RowCursor;
 use super::super::value::{Host, Sight, Value};
 use super::names::Names;
 use super::tool::ToolBuilder;
@@ -32,7 +32,7 @@ pub trait RowSource {
     fn next(&mut self) -> io::Result<Option<Row<'_>>>;
 }
 
-impl RowSource for Rows {
+impl RowSource for RowCursor<'_> {
     fn next(&mut self) -> io::Result<Option<Row<'_>>> {
         if !self.advance()? {
             return Ok(None);
@@ -162,7 +162,7 @@ impl<O: Output> Builder<'_, O> {
                     host.alerts.insert(severity, sight.count);
                     self.alerts
                         .get_or_insert(Sight { count: 0, ..sight })
-                        .and(sight);
+                        .merge(sight);
                 }
             }
             Row::Server(name, machine, sight) => {
@@ -200,18 +200,18 @@ impl<O: Output> Builder<'_, O> {
                     }
                 }
             }
-            Row::Description(server, tool, definition, told) => {
-                self.at_tool(server, tool)?.description(definition, told);
+            Row::Description(server, tool, definition, text) => {
+                self.at_tool(server, tool)?.description(definition, text);
             }
-            Row::Change(server, tool, definition, previous, told) => {
+            Row::Change(server, tool, definition, previous, text) => {
                 let tool = self.at_tool(server, tool)?;
-                tool.change(definition, previous, told);
+                tool.change(definition, previous, text);
             }
             Row::Tool(server, tool, machine, definition, sight) => {
                 let tool = self.at_tool(server, tool)?;
                 tool.sight(machine, definition, sight);
             }
-            Row::Decided(server, tool, machine, definition, decided) => {
+            Row::LastDecision(server, tool, machine, definition, decided) => {
                 let tool = self.at_tool(server, tool)?;
                 tool.decided(machine, definition, &decided);
             }
@@ -471,7 +471,7 @@ impl ServerBuilder {
     fn seen(&mut self, machine: Machine, sight: Sight, list_max: usize) {
         let first = (sight.first, machine);
         self.first = Some(self.first.map_or(first, |known| known.min(first)));
-        self.sight.get_or_insert(sight).and(sight);
+        self.sight.get_or_insert(sight).merge(sight);
         self.host_count += 1;
         if self.hosts.len() < list_max {
             self.hosts.push(machine);

@@ -7,7 +7,7 @@ use mcpinspect_core::model::Timestamp;
 
 use super::super::entry::Machine;
 use super::super::row::Definition as Seen;
-use super::super::value::{Decided, Sight, Told};
+use super::super::value::{FirstText, LastDecision, Sight};
 use super::names::Names;
 use super::{Change, Day, Definition, ToolReport};
 
@@ -84,14 +84,14 @@ impl ToolBuilder {
     }
 
     /// How a definition describes it.
-    pub fn description(&mut self, definition: Seen<'_>, told: Told) {
+    pub fn description(&mut self, definition: Seen<'_>, text: FirstText) {
         if let Some(stats) = self.find(definition) {
-            stats.description = Some(told.text);
+            stats.description = Some(text.text);
         }
     }
 
     /// In which fields two definitions differ.
-    pub fn change(&mut self, definition: Seen<'_>, previous: Seen<'_>, told: Told) {
+    pub fn change(&mut self, definition: Seen<'_>, previous: Seen<'_>, text: FirstText) {
         let Some(room) = self.room.checked_sub(1) else {
             return;
         };
@@ -99,7 +99,7 @@ impl ToolBuilder {
         if let Some(stats) = self.find(definition) {
             stats.changes.push(Change {
                 previous_hash: previous.shown(),
-                fields: told.text,
+                fields: text.text,
             });
         }
     }
@@ -133,7 +133,7 @@ impl ToolBuilder {
     }
 
     /// A host's last decision on a definition.
-    pub fn decided(&mut self, machine: Machine, definition: Seen<'_>, decided: &Decided) {
+    pub fn decided(&mut self, machine: Machine, definition: Seen<'_>, decided: &LastDecision) {
         if decided.decision != "approve" {
             return;
         }

@@ -76,7 +76,8 @@ fn a_state_that_cannot_be_used_says_why() {
     for damaged in [
         "",
         "something else entirely",
-        "mcpinspect fleet\x01\0\0\0\x09",
+        "mcpinspect fleet",
+        "SQLite format 3\0",
     ] {
         std::fs::write(&path, damaged).unwrap();
         let error = open.load().unwrap_err();

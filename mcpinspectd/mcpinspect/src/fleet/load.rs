@@ -101,13 +101,13 @@ impl Load {
         &self,
         server: &ClickHouse,
         database: &Database,
-        told: &mut dyn FnMut(&EngineError),
+        on_retry: &mut dyn FnMut(&EngineError),
     ) -> anyhow::Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
         let keep = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
         let oldest = Timestamp(Timestamp::now().0.saturating_sub(keep));
         match keep::remove_before(server, database, oldest) {
-            Err(error) if error.passes() && self.every.is_some() => told(&error),
+            Err(error) if error.passes() && self.every.is_some() => on_retry(&error),
             removed => {
                 for month in removed? {
                     complain(format_args!("mcpinspect: removed the events of {month}"));
@@ -123,14 +123,14 @@ impl Load {
             tries: self.tries,
             ..Patience::default()
         };
-        let mut told = |error: &EngineError| {
+        let mut on_retry = |error: &EngineError| {
             complain(format_args!("mcpinspect: {error}; trying again"));
         };
         let state = StateDirectory::open(&self.state)?;
         schema::check(&server, &database)?;
         loop {
             // What an earlier run has read but not sent.
-            let mut sent = load::pending(&server, &database, &state, patience, &mut told)?;
+            let mut sent = load::pending(&server, &database, &state, patience, &mut on_retry)?;
             let progress = Progress::default();
             let collected = self
                 .reading
@@ -141,8 +141,8 @@ impl Load {
             }
             let complete = collected.extent == Extent::Whole && collected.unreadable.is_empty();
             drop(collected);
-            sent += load::pending(&server, &database, &state, patience, &mut told)?;
-            self.remove(&server, &database, &mut told)?;
+            sent += load::pending(&server, &database, &state, patience, &mut on_retry)?;
+            self.remove(&server, &database, &mut on_retry)?;
             let entries = progress.entries.load(Ordering::Relaxed);
             let Some(every) = self.every else {
                 terminal::print(|out| writeln!(out, "{entries} entries read, {sent} rows sent"))?;
