@@ -297,7 +297,6 @@ pub fn count(line: &str, word: &str) -> u64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use super::{Root, count, needs_root};
 

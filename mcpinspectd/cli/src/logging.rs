@@ -249,7 +249,6 @@ impl Visit for Entry {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::sync::Mutex;
 
     use super::*;

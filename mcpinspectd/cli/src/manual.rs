@@ -154,7 +154,6 @@ fn see_also(roff: &mut Roff, own: &str) {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use clap::Arg;
 

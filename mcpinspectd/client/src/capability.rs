@@ -70,7 +70,6 @@ pub fn check(method: &str, era: Era, version: &str, capabilities: &Value) -> Res
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::failure::Code;
 

@@ -137,7 +137,6 @@ pub fn unscripted(method: &str, reason: &str) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

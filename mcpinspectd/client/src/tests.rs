@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};

@@ -216,7 +216,6 @@ pub(super) fn is_in(row: &ProcessRow, cgroup: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use proptest::prelude::*;
 
     use super::*;

@@ -107,7 +107,6 @@ fn description(panic: &PanicHookInfo<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use std::panic::take_hook;
     use std::sync::Once;

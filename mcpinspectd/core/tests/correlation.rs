@@ -91,8 +91,8 @@ impl Talk {
         };
         let time = Timestamp(self.number);
         let observed = self.session.observe(direction, &parsed.message, time);
-        let answers = observed.answers.map(|request| request.sequence);
-        (observed.correlation, answers)
+        let answers = observed.exchange.answers.map(|request| request.sequence);
+        (observed.exchange.correlation, answers)
     }
 
     fn request(&mut self, side: usize, at_most: usize) {

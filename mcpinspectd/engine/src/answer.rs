@@ -155,7 +155,6 @@ impl QueryError {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

@@ -4,9 +4,10 @@
 
 use std::collections::HashSet;
 
+use mcpinspect_core::model::{Action, ContainmentAction, SessionId, Severity};
+
 use crate::event::body::{Detected, RuleMatched};
 use crate::event::{Body, Event};
-use mcpinspect_core::model::{Action, ContainmentAction, SessionId, Severity};
 
 /// Sessions to remember as dealt with. If there are more, all are forgotten, and one may
 /// be contained twice.
@@ -101,7 +102,6 @@ fn asked_for(matched: &RuleMatched) -> Option<(ContainmentAction, &str)> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use crate::event::body::MatchedRule;
     use crate::event::testing::{changed, detected};
 

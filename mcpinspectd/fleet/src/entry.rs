@@ -194,7 +194,6 @@ fn kind<'a>(fields: &'a Fields<'a>) -> Kind<'a> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use super::*;
 

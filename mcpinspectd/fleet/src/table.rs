@@ -231,7 +231,6 @@ pub(super) fn io_error(error: Error) -> io::Error {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -93,17 +93,10 @@ pub struct Guard {
     #[command(flatten)]
     gateway: gateway::Options,
     /// The server's command.
-    #[cfg_attr(
-        feature = "tools",
-        arg(
-            last = true,
-            value_name = "COMMAND",
-            required_unless_present = "listen"
-        )
-    )]
-    #[cfg_attr(
-        not(feature = "tools"),
-        arg(last = true, value_name = "COMMAND", required = true)
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        required_unless_present = "listen"
     )]
     command: Vec<String>,
 }
@@ -115,6 +108,10 @@ enum Setup {
 }
 
 impl Guard {
+    /// Runs the command. Returns the exit code of the program.
+    ///
+    /// # Errors
+    /// What kept it from its work, for people.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.setup {
             Some(Setup::Install(command)) => return command.run(),

@@ -89,7 +89,6 @@ impl<R: Read> Lines<R> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use proptest::prelude::*;
 
     use super::*;

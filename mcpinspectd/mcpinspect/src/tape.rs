@@ -1,6 +1,6 @@
 //! `mcpinspect tape`: recorded sessions as files.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
@@ -19,10 +19,9 @@ use mcpinspect_judge::registry::Registry;
 use mcpinspect_store::messages::Import as StoreImport;
 use mcpinspect_tape::anonymise::Anonymiser;
 use mcpinspect_tape::collect::Collector;
-use mcpinspect_tape::file;
 use mcpinspect_tape::file::NewFile;
 use mcpinspect_tape::http::{Flow, HttpSource};
-use mcpinspect_tape::read::{TapeReader, TapeSource};
+use mcpinspect_tape::read::TapeSource;
 use mcpinspect_tape::write::TapeWriter;
 use mcpinspect_tape::{Counting, Entry, Header, Totals};
 use nix::sys::utsname::uname;

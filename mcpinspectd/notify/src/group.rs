@@ -199,7 +199,6 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use serde_json::{Value, json};
 

@@ -260,7 +260,6 @@ fn notification(group: &Group, server: &str, replaces: u32, left_out: u64) -> Op
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     fn alert(server: &str, title: &str, severity: Severity) -> Alert {

@@ -68,7 +68,6 @@ impl Doing {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 mod tests {
     use std::io::Read as _;
     use std::os::fd::AsRawFd as _;

@@ -382,7 +382,6 @@ pub fn key_of_path(path: &std::path::Path) -> Option<InodeKey> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use std::os::fd::AsRawFd;
     use std::process::{Command, Stdio};

@@ -67,7 +67,6 @@ impl ProcessHandle {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Command, Stdio};
 

@@ -69,7 +69,6 @@ impl Mapped {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::fs;
 

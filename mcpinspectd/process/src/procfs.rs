@@ -195,7 +195,6 @@ pub(super) fn split_arguments(bytes: &[u8], max: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use proptest::prelude::*;
 

@@ -105,7 +105,6 @@ fn has_access_list(handle: impl AsFd) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::fs::{File, Permissions};
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -124,7 +124,6 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::net::{TcpListener, TcpStream};
 

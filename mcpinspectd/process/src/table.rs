@@ -98,7 +98,6 @@ fn unified(file: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

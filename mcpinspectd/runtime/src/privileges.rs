@@ -103,7 +103,6 @@ fn drop_all_but(keep: CapabilitySet) -> io::Result<CapabilitySet> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

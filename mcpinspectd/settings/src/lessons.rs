@@ -71,7 +71,6 @@ fn remove(path: &Path, out: impl Fn(&Lesson) -> bool) -> Result<usize, Suppressi
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::Timestamp;
     use mcpinspect_judge::detect::category::Category;
     use mcpinspect_judge::detect::rules::Because;

@@ -72,7 +72,6 @@ fn users_in(path: &Path) -> HashMap<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

@@ -94,7 +94,6 @@ pub fn unreadable(path: &Path, problem: impl ToString) -> RuleError {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
 
     #[test]

@@ -184,7 +184,6 @@ impl Suppression {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::rule_files;
 

@@ -4,8 +4,7 @@
 use mcpinspect_core::model::Direction::{ClientToServer as Up, ServerToClient as Down};
 use mcpinspect_core::model::{ItemKind, Timestamp};
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::event::Event;
-use mcpinspect_engine::{Engine, Limits, MessageSeen, Output};
+use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{Attribution, DecidedBy, DecisionKind, ItemKey, Owner, ServerOf};
 use mcpinspect_store::registry;
@@ -18,11 +17,11 @@ const LOOK_EVERY: u64 = 100_000_000;
 #[derive(Default)]
 struct Log(Vec<Value>);
 
-impl Output for Log {
-    fn message(&mut self, _message: &MessageSeen<'_>) {}
-
-    fn event(&mut self, event: Event) {
-        self.0.push(serde_json::to_value(&event).unwrap());
+impl OutputSink for Log {
+    fn output(&mut self, output: Output<'_>) {
+        if let Output::Event(event) = output {
+            self.0.push(serde_json::to_value(event).unwrap());
+        }
     }
 }
 
@@ -37,8 +36,8 @@ fn listed(path: &std::path::Path) -> (Engine, Log) {
     for (id, method, result) in [(1, "initialize", result), (2, "tools/list", tools)] {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {}});
         let response = json!({"jsonrpc": "2.0", "id": id, "result": result});
-        engine.handle(script.line(Up, &request.to_string()), &mut log);
-        engine.handle(script.line(Down, &response.to_string()), &mut log);
+        engine.handle(script.line(Up, request.to_string()), &mut log);
+        engine.handle(script.line(Down, response.to_string()), &mut log);
     }
     log.0.clear();
     (engine, log)

@@ -85,7 +85,6 @@ impl Write for NewFile {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use mcpinspect_core::model::{Input, InputSink, Timestamp};
 use mcpinspect_core::source::{Progress, Source as _};
 use mcpinspect_engine::{Engine, Limits, Output, OutputSink};

@@ -297,7 +297,7 @@ fn log_of_a_daemon_without_room() -> String {
     let log = Path::new("/run/systemd/stderr");
     let stderr = File::create(log).unwrap();
     let stream = stderr.metadata().unwrap();
-    let status = Command::new(env!("CARGO_BIN_EXE_mcpinspectd"))
+    let status = Command::new(built("mcpinspectd"))
         .args(["run", "--from-tape"])
         .arg(tape)
         .env(

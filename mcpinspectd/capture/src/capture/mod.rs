@@ -33,7 +33,6 @@ mod record;
 mod return_probes;
 mod ring;
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod stack_depth;
 mod survey;
 mod switchover;

@@ -57,7 +57,6 @@ fn busy_process(row: &[u8; size_of::<SurveyRow>()]) -> Option<u32> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use std::io::Write as _;
 

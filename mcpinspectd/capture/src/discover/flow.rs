@@ -286,7 +286,6 @@ impl Flow {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_core::model::Content;
 

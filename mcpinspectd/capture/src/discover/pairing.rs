@@ -194,7 +194,6 @@ fn may_be_input(stream: &Stream) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_common::EndpointKind;
     use mcpinspect_core::model::BootTime;

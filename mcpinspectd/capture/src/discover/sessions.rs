@@ -180,7 +180,6 @@ impl TrackedSessions {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_core::model::EndReason;
 

@@ -90,7 +90,6 @@ fn limit(stream: Option<&Stream>, settings: &Settings, end: End) -> u64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_common::{EndpointKind, EndpointReport};
     use mcpinspect_core::model::{BootTime, Direction, Segment};

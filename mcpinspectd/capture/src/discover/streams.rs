@@ -424,7 +424,6 @@ impl StreamTable {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_core::model::Segment;
 

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use super::*;
 
 /// `cmp rsp, [r14 + 16]`, a jump, `ret`, the call for more stack, the jump back.

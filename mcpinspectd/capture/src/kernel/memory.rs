@@ -185,7 +185,6 @@ pub(super) fn still_there(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::sync::Arc;

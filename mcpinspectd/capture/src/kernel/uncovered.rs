@@ -54,7 +54,6 @@ fn describe(file: &Mapped, pid: Pid) -> Option<String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -167,7 +167,6 @@ fn hook(probes: &Probes) -> Check {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::preflight::Outcome;

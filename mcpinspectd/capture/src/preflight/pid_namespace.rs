@@ -30,7 +30,6 @@ pub fn check(proc: &Path) -> Check {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::os::unix::fs::symlink;
 

@@ -52,7 +52,6 @@ fn effective(status: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::preflight::Outcome;

@@ -84,6 +84,10 @@ impl FailOn {
 }
 
 impl Scan {
+    /// Runs the command. Returns the exit code of the program.
+    ///
+    /// # Errors
+    /// What kept it from its work, for people.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let (rules, problems) = rule_files::load(&[&self.rules]);
         for problem in &problems {

@@ -323,7 +323,6 @@ fn address(line: &mut Vec<u8>, id: u64) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

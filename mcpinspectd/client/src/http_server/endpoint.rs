@@ -127,7 +127,6 @@ pub fn resolve(base: &Uri, reference: &str) -> Option<Uri> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     fn uri(text: &str) -> Uri {

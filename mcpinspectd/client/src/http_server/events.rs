@@ -109,7 +109,6 @@ fn events(limit: usize) -> Events {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use proptest::prelude::*;
 
     use super::*;

@@ -17,7 +17,9 @@ pub fn transport(code: &'static str, message: impl Into<String>) -> Failure {
 
 /// A response that is not an answer.
 pub struct Refused<'a> {
+    /// Its status.
     pub status: StatusCode,
+    /// Its header fields.
     pub headers: &'a HeaderMap,
     /// Its content type, or empty.
     pub kind: &'a str,

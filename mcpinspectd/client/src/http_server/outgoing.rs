@@ -23,6 +23,7 @@ const MAX_DEPTH: usize = 16;
 
 /// A message to send.
 pub struct Outgoing {
+    /// Its JSON.
     pub text: Bytes,
     /// Empty for an answer.
     pub method: String,

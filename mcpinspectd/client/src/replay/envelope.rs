@@ -201,7 +201,6 @@ pub fn outgoing(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::mcp::{Payload, parse};
     use proptest::prelude::*;
     use serde_json::json;

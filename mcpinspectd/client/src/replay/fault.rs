@@ -145,7 +145,6 @@ impl FromStr for Delay {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use serde_json::json;
 
     use super::*;

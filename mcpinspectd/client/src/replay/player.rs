@@ -297,7 +297,6 @@ impl FromStr for Command {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_tape::read::TapeReader;
     use serde_json::json;
 

@@ -174,7 +174,6 @@ impl Format {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use std::io::Write as _;
 
     use flate2::Compression;

@@ -239,7 +239,6 @@ fn surrogate(text: &str) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use proptest::prelude::*;
 
     use super::*;

@@ -105,7 +105,6 @@ pub fn decode<'a>(inner: &'a str, max: usize, out: &mut String) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use proptest::prelude::*;
 
     use super::*;

@@ -176,7 +176,6 @@ fn array(raw: &RawValue) -> Option<&RawValue> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
 
     fn raw(text: &str) -> &RawValue {

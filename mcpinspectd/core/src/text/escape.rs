@@ -125,7 +125,6 @@ pub fn is_hidden(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use proptest::prelude::*;
 

@@ -327,8 +327,6 @@ impl std::iter::Sum for Room {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
     use std::time::Instant;
 
     use super::*;

@@ -11,9 +11,10 @@ use mcpinspect_judge::detect::rules::Lesson;
 use mcpinspect_process::ProcessSnapshot;
 use mcpinspect_process::program::Program;
 use mcpinspect_settings::approvals::folder::News;
+use mcpinspect_settings::suppression::{Suppression, SuppressionError};
 
 use super::shadow::ShadowPolicy;
-use crate::control::{ContainmentJob, Suppression, SuppressionError};
+use crate::control::ContainmentJob;
 
 /// The part of a configuration that concerns the pipeline.
 #[derive(Clone, Debug, Default)]

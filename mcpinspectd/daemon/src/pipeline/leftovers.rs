@@ -137,7 +137,6 @@ impl Leftovers {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::{ServerId, ServerSide};
     use mcpinspect_core::source::script::Script;
 

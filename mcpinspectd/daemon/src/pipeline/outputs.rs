@@ -153,7 +153,6 @@ fn on_thread(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_engine::event::testing::detected;
 
     use super::*;

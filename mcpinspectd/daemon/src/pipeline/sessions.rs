@@ -285,7 +285,6 @@ fn index(direction: Direction) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::EndReason;
     use mcpinspect_core::source::script::Script;
     use mcpinspect_engine::event::testing::party;

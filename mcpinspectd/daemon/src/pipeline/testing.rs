@@ -9,9 +9,10 @@ use mcpinspect_process::ProcessSnapshot;
 use mcpinspect_process::program::Program;
 use mcpinspect_settings::approvals::folder::News;
 use mcpinspect_settings::lessons;
+use mcpinspect_settings::suppression::{Suppression, SuppressionError};
 
 use super::host::{Host, Reloaded};
-use crate::control::{ContainmentJob, Suppression, SuppressionError};
+use crate::control::ContainmentJob;
 
 /// A machine without processes, and a configuration that may be wrong.
 #[derive(Default)]

@@ -157,7 +157,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::Severity;
     use mcpinspect_engine::event::testing::{changed, detected, session_started};
     use mcpinspect_engine::event::{Envelope, EventKind, Presence};

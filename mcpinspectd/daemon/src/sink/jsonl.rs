@@ -194,7 +194,6 @@ fn is_torn(file: &File) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::fs;
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;

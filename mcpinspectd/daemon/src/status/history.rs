@@ -240,7 +240,6 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::Timestamp;
     use mcpinspect_engine::event::envelope::EventId;
     use mcpinspect_engine::event::testing::detected;

@@ -454,7 +454,6 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::sync::Arc;
 
     use mcpinspect_core::model::EndReason;

@@ -382,7 +382,6 @@ fn write(path: &std::path::Path, texts: &Receiver<String>) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

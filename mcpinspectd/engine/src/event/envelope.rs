@@ -138,7 +138,6 @@ fn is_news(event: &Event) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use crate::event::testing::examples;
 

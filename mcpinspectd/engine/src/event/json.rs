@@ -164,7 +164,6 @@ impl Formatter for TerminalSafe {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::{FieldChange, ToolStatus};
     use proptest::prelude::*;
     use serde_json::json;

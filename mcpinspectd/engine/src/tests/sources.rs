@@ -13,17 +13,9 @@ use mcpinspect_core::source::script::Script;
 use mcpinspect_core::source::tape::{TapeError, TapeFault, TapeReader, TapeWriter};
 use mcpinspect_core::source::{Progress, Source, run};
 use mcpinspect_judge::detect::NoDetector;
-use mcpinspect_judge::detect::NoDetector;
-use mcpinspect_judge::registry::Registry;
 use mcpinspect_judge::registry::Registry;
 use proptest::prelude::*;
-use proptest::prelude::*;
 use serde_json::{Value, json};
-use serde_json::{Value, json};
-
-use crate::event::Event;
-use crate::event::testing::party;
-use crate::{Engine, Limits, MessageSeen, Output};
 
 use crate::event::testing::party;
 use crate::{Engine, Limits, Output, OutputSink};

@@ -47,7 +47,6 @@ fn month(time: Timestamp) -> u32 {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use super::*;
 

@@ -113,7 +113,6 @@ impl SeenItem {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use mcpinspect_core::model::Timestamp;
 

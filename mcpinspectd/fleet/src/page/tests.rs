@@ -1,5 +1,4 @@
 //! What is drawn when there is much, and that nothing on the page is other people's markup.
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use std::collections::BTreeMap;
 

@@ -200,7 +200,6 @@ pub fn bare(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

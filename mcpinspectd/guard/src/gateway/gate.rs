@@ -95,7 +95,6 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     fn check(gate: &Gate, uri: &str, fields: &[(&'static str, &str)]) -> Result<(), Shut> {

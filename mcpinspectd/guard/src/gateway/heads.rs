@@ -154,7 +154,6 @@ pub fn kind(headers: &HeaderMap) -> Kind {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {

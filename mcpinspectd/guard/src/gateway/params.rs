@@ -126,7 +126,6 @@ fn word(argument: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {

@@ -125,7 +125,6 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_judge::policy::Policy;
     use mcpinspect_judge::policy::situation::Parties;
 

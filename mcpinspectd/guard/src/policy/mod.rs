@@ -36,6 +36,10 @@ struct Check {
 }
 
 impl PolicyCommand {
+    /// Runs the command. Returns the exit code of the program.
+    ///
+    /// # Errors
+    /// What kept it from its work, for people.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Check(command) => command.run(),

@@ -140,7 +140,6 @@ pub static WORDS: LazyLock<Words> =
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use toml::Value;
 
     use super::*;

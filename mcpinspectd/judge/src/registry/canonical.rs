@@ -322,7 +322,6 @@ fn sort_key(inner: &str) -> Key<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use proptest::prelude::*;
     use serde_json::Value;
 

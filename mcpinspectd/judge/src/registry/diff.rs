@@ -115,7 +115,6 @@ fn child(path: &str, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use serde_json::json;
 
     use super::*;

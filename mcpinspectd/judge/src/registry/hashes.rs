@@ -42,7 +42,6 @@ impl HashMemory {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
 
     #[test]

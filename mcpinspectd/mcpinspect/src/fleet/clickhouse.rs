@@ -219,7 +219,6 @@ fn encoded(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failing test may panic")]
 mod tests {
     use super::*;
 

@@ -267,7 +267,6 @@ pub fn since(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

@@ -422,7 +422,6 @@ impl SessionView {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::super::testing::{NOW, finding, message, reading};
     use super::*;
 

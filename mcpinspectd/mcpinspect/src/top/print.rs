@@ -207,7 +207,6 @@ pub fn known(state: &State) -> Option<Known<'_>> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::text::escape::is_hidden;
     use mcpinspect_engine::event::json::terminal_safe;
     use serde_json::Value;

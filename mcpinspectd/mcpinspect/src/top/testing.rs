@@ -1,5 +1,4 @@
 //! Values for tests: two users, four servers, and names that must not reach a terminal.
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use mcpinspect_bus::rows::SessionRow;
 use mcpinspect_core::model::{Severity, Timestamp};

@@ -219,7 +219,6 @@ impl Traffic {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::super::testing::{NOW, answer, message, request};
     use super::*;
 

@@ -188,7 +188,6 @@ pub fn filled(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use std::fs;
 
     use serde_json::json;

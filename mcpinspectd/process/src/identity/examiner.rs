@@ -156,8 +156,6 @@ fn by_launch(info: &ProcessInfo, client: Option<Pid>) -> ServerIdentity {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(20);

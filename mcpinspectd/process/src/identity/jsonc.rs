@@ -46,7 +46,6 @@ pub(super) fn to_json(text: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
     use proptest::prelude::*;
     use serde_json::{Value, json};

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use super::*;
 use proptest::prelude::*;
 use std::os::unix::process::CommandExt as _;

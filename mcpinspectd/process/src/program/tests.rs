@@ -1,15 +1,14 @@
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcpinspect_core::model::SessionId;
+use mcpinspect_judge::registry::vendor;
 use serde_json::json;
 
 use super::super::info::start_time;
 use super::background::Background;
 use super::*;
-use mcpinspect_judge::registry::vendor;
 
 /// A process that waits until it is dropped.
 struct Waiting(Child);

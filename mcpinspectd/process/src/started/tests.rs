@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use std::path::Path;
 
 use mcpinspect_core::model::{DefinitionHash, ItemKind, Timestamp};

@@ -241,7 +241,6 @@ impl<'de> Deserialize<'de> for UserId {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use mcpinspect_core::model::Pid;
 
     use super::*;

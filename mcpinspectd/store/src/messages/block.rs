@@ -83,7 +83,6 @@ pub(super) fn decompress(data: &[u8], dictionary: i64, size: usize) -> io::Resul
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

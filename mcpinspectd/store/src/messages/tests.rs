@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Instant;

@@ -225,7 +225,6 @@ fn moment(value: &Value) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use proptest::prelude::*;
 
     use super::*;

@@ -22,6 +22,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::alarm;
 use serde::{Deserialize, Serialize};
 
+use super::run::late;
 use super::stores::Stores;
 use super::{DEADLINE, run};
 
@@ -140,7 +141,7 @@ impl Queries for Worker {
         let text = exchange(child, &request)
             .map_err(failed("cannot communicate with the query's process"))?;
         match text {
-            None => Err(super::run::late()),
+            None => Err(late()),
             Some(text) => match serde_json::from_slice(&text) {
                 Ok(Reply::Answer(answer)) => Ok(answer),
                 Ok(Reply::Error(error)) => Err(error),

@@ -93,7 +93,6 @@ fn unusable(source: StorageError, path: &Path) -> OpenError {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 mod contract;
 #[cfg(test)]
 mod tests;

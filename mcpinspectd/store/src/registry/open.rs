@@ -249,7 +249,6 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
 
     #[test]

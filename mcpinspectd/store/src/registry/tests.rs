@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 use mcpinspect_core::model::{FormerIdentity, ServerIdentity, Timestamp};
 use mcpinspect_judge::registry::{
     Attribution, Decision, DecisionKind, DecisionWrite, ItemDecision, ItemKey, PinStatus,

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 use super::*;
 
 /// Inputs, as lines.

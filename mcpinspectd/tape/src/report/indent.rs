@@ -73,7 +73,6 @@ fn line(depth: usize, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use proptest::prelude::*;
     use serde_json::Value;
 

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use std::fmt::Write as _;
 
 use mcpinspect_core::model::Timestamp;

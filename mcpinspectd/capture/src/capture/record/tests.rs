@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use mcpinspect_common::{EXEC_ANCESTORS, EXEC_NAME_MAX, EXEC_PATH_MAX};
 use proptest::prelude::*;
 

@@ -179,7 +179,6 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     fn texts(given: &[(&str, &str)]) -> Vec<(String, String)> {

@@ -141,7 +141,6 @@ fn is_equal(one: &Value, other: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use serde_json::json;
 
     use super::*;

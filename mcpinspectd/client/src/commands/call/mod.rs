@@ -116,6 +116,10 @@ struct Done<T> {
 }
 
 impl Call {
+    /// Runs the command. Returns the exit code of the program.
+    ///
+    /// # Errors
+    /// What kept it from its work, for people.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let target = self.target()?;
         if self.wire {

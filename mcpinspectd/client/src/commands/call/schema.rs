@@ -166,7 +166,6 @@ pub fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Resu
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

@@ -218,7 +218,6 @@ fn call(open: &mut HashMap<(String, String), (Timestamp, Value)>, message: &Valu
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use serde_json::json;
 
     use super::*;

@@ -157,6 +157,10 @@ enum Match {
 }
 
 impl Replay {
+    /// Runs the command. Returns the exit code of the program.
+    ///
+    /// # Errors
+    /// What kept it from its work, for people.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(url) = &self.to {
             let wanted = Wanted {

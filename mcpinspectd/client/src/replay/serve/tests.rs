@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use mcpinspect_tape::read::TapeReader;
 use serde_json::{Value, json};
 

@@ -1,8 +1,4 @@
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a failed assumption fails the test"
-)]
+#![expect(clippy::panic, reason = "a failed assumption fails the test")]
 use proptest::prelude::*;
 
 use super::*;

@@ -49,7 +49,6 @@ fn ends_in_string(text: &str, mut in_string: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use serde_json::{Value, json as value};
 
     use super::{Cow, json};

@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use super::formats::{Body, FORMATS};
 use super::scanner::ANCHORS;
 use super::*;

@@ -216,7 +216,6 @@ fn signed(bytes: u64) -> Option<i64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a failing test may panic")]
 mod tests {
     use super::*;
 

@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use mcpinspect_core::source::script::Script;
 use mcpinspect_engine::event::testing::party;
 

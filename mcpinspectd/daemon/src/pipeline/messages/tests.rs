@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 use std::thread;

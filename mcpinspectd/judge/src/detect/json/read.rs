@@ -263,7 +263,6 @@ fn number(token: &str) -> Option<Number> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

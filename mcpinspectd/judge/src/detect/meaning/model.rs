@@ -130,7 +130,6 @@ fn numbers(bytes: &[u8]) -> Option<([f32; ANSWERS], &[u8])> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 mod tests {
     use super::*;
 

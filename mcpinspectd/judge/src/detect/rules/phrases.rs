@@ -266,7 +266,6 @@ fn start_bit(hash: u64) -> (usize, u64) {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use aho_corasick::AhoCorasick;
     use proptest::prelude::*;
 

@@ -66,8 +66,6 @@ impl OfferedToolsByUser {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
-
     use serde_json::json;
 
     use super::*;

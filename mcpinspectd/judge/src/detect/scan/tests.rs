@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
-
 use serde_json::{Value, json};
 
 use super::*;

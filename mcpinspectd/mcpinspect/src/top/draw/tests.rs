@@ -1,5 +1,4 @@
 //! Every view at several sizes, with what it shows and with what it must not.
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 
 use mcpinspect_core::text::escape::is_hidden;
 use ratatui::Terminal;

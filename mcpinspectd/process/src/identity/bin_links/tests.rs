@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;

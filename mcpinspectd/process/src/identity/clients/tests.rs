@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use std::os::unix::fs::symlink;
 
 use mcpinspect_core::model::Pid;

@@ -384,7 +384,6 @@ pub(super) fn shell_words(text: &str) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

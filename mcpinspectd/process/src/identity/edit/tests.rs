@@ -1,4 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a failing test may panic")]
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Signed lists approve definitions, and no longer do.
 
-use super::*;
 use mcpinspect_judge::registry::{DecidedBy, Listed, Standing};
+
+use super::*;
 
 cases![
     what_a_list_approves_is_accepted_until_it_no_longer_does,

@@ -3,9 +3,8 @@
 use mcpinspect_core::model::{
     DefinitionHash, FormerIdentity, ItemKind, ServerId, ServerIdentity, SessionId, Timestamp,
 };
-use serde_json::value::RawValue;
-
 use mcpinspect_judge::registry::*;
+use serde_json::value::RawValue;
 
 /// A case, given an empty registry.
 pub(crate) type Case = fn(Registry);

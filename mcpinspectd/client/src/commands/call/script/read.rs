@@ -213,7 +213,6 @@ fn on_error(text: Option<&str>, at: usize, names: &[Option<String>]) -> anyhow::
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use super::*;
 
     #[test]

@@ -111,7 +111,6 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failing test may panic")]
     use serde_json::json;
 
     use super::*;

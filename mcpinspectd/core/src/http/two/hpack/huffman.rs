@@ -130,7 +130,6 @@ pub(super) fn encode(bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
     use super::*;
 
     fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {

@@ -1,7 +1,5 @@
 //! What is found, and where.
 
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
-
 use mcpinspect_core::model::Action;
 use serde_json::json;
 

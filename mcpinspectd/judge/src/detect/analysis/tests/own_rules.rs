@@ -1,7 +1,5 @@
 //! Rules and suppressions that people write.
 
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
-
 use mcpinspect_core::model::Action;
 use mcpinspect_core::model::Timestamp;
 

@@ -1,7 +1,5 @@
 //! How well our own samples are distinguished.
 
-#![expect(clippy::unwrap_used, reason = "a failed assumption fails the test")]
-
 use mcpinspect_core::model::Action;
 use serde_json::Value;
 
