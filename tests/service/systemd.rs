@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mcpinspect_runtime::systemd::{self, Heartbeat, Watchdog};
+use mcpinspectd::systemd::{self, Heartbeat, Watchdog};
 
 use crate::support::own_name;
 

@@ -10,4 +10,5 @@ pub mod pipeline;
 pub mod service;
 pub mod sink;
 pub mod status;
+pub mod systemd;
 pub mod tap;

@@ -1,7 +1,7 @@
 //! A guard in a few lines: what a message means is known before it is passed on.
 //!
 //! ```sh
-//! cargo run --example guard --no-default-features
+//! cargo run --package mcpinspect-engine --example guard
 //! ```
 
 use std::error::Error;

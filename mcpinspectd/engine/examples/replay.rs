@@ -1,8 +1,8 @@
 //! Replays a tape through the engine and prints the title of everything that it reports.
 //!
 //! ```sh
-//! cargo run --example replay --no-default-features              # writes a short tape and replays it
-//! cargo run --example replay --no-default-features -- FILE      # replays FILE
+//! cargo run --package mcpinspect-engine --example replay              # writes a short tape and replays it
+//! cargo run --package mcpinspect-engine --example replay -- FILE      # replays FILE
 //! ```
 
 use std::error::Error;

@@ -24,6 +24,47 @@
 //! Everything that it keeps is bounded: sessions by its caller, and per session the current line,
 //! requests without an answer, unfinished listings and what was announced. What a flood pushes out is
 //! counted and reported.
+//!
+//! # For other programs
+//!
+//! Programs that embed the library start here. They need this crate, `mcpinspect_core` and
+//! `mcpinspect_judge`, and nothing of the kernel, the bus, a command line or a database: an [`Engine`]
+//! takes the inputs of any [`source`](mcpinspect_core::source), and tells an [`OutputSink`] what they meant.
+//!
+//! ```
+//! use mcpinspect_core::model::{Direction, EndReason};
+//! use mcpinspect_core::source::script::Script;
+//! use mcpinspect_engine::event::render;
+//! use mcpinspect_engine::{Engine, Limits, Output, OutputSink};
+//! use mcpinspect_judge::detect::NoDetector;
+//! use mcpinspect_judge::registry::Registry;
+//!
+//! #[derive(Default)]
+//! struct Titles(Vec<String>);
+//!
+//! impl OutputSink for Titles {
+//!     fn output(&mut self, output: Output<'_>) {
+//!         if let Output::Event(event) = output {
+//!             self.0.push(render::title(event));
+//!         }
+//!     }
+//! }
+//!
+//! let mut engine = Engine::new(Limits::default(), Registry::in_memory(), Box::new(NoDetector));
+//! let mut titles = Titles::default();
+//! let mut session = Script::new("files");
+//! engine.handle(session.start(), &mut titles);
+//! let line = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+//! engine.handle(session.bytes(Direction::ClientToServer, line), &mut titles);
+//! engine.handle(session.end(EndReason::ServerExited), &mut titles);
+//! assert_eq!(
+//!     titles.0,
+//!     ["MCP session with files started", "MCP session with files ended"]
+//! );
+//! ```
+//!
+//! Two longer ones are below `mcpinspectd/engine/examples`: `guard.rs` decides before a message passes,
+//! `replay.rs` reads a tape.
 
 pub mod answer;
 mod containment;

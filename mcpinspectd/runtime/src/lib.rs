@@ -1,6 +1,6 @@
 //! What a program that runs for long needs from the system, whatever it does.
 //!
-//! This crate knows threads, files and the service manager. It must never know MCP, events or
+//! This crate knows threads, files and privileges. It must never know MCP, events or
 //! configuration.
 //!
 //! Read [`queue`] first: every arrow between two threads is one of these, with a bound and a counter.
@@ -11,4 +11,3 @@ pub mod files;
 pub mod priority;
 pub mod privileges;
 pub mod queue;
-pub mod systemd;

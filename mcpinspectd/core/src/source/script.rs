@@ -6,8 +6,8 @@
 //! they go: into an engine, a sink or a tape.
 //!
 //! ```
-//! use crate::model::{Direction, EndReason};
-//! use crate::source::script::Script;
+//! use mcpinspect_core::model::{Direction, EndReason};
+//! use mcpinspect_core::source::script::Script;
 //!
 //! let mut script = Script::new("files");
 //! let mut inputs = vec![script.start()];

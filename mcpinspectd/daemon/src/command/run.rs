@@ -25,8 +25,6 @@ use mcpinspect_process::program::background::Background;
 use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::queue::Bounds;
-use mcpinspect_runtime::systemd;
-use mcpinspect_runtime::systemd::{Heartbeat, Watchdog};
 use mcpinspect_settings::approvals::folder as approvals;
 use mcpinspect_settings::approvals::folder::{ApprovalFolder, News};
 use mcpinspect_settings::config::{Config, Tags};
@@ -45,6 +43,8 @@ use mcpinspectd::service::Endpoint;
 use mcpinspectd::sink::Sinks;
 use mcpinspectd::sink::jsonl::Target;
 use mcpinspectd::status::metrics::{MetricsFile, Snapshot};
+use mcpinspectd::systemd;
+use mcpinspectd::systemd::{Heartbeat, Watchdog};
 use nix::fcntl::{Flock, FlockArg};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
