@@ -81,7 +81,7 @@ mod tests {
             failed.err().map(|failure| failure.code)
         };
         let legacy = |method| code(method, Era::Legacy, "2025-11-25");
-        let missing = Some(Code::Word("not_offered"));
+        let missing = Some(Code::Name("not_offered"));
         for method in ["tools/call", "resources/read", "ping", "x/y", "tasks/list"] {
             assert_eq!(legacy(method), None, "{method}");
         }
@@ -95,6 +95,6 @@ mod tests {
         }
         assert_eq!(code("completion/complete", Era::Legacy, "2024-11-05"), None);
         let gone = code("ping", Era::Modern, "2026-07-28").unwrap();
-        assert_eq!(gone, Code::Word("not_in_revision"));
+        assert_eq!(gone, Code::Name("not_in_revision"));
     }
 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::era::{Era, STATELESS};
 use super::failure::{Category, Failure};
-use super::heard::{Heard, ServerRequest, Via};
-use super::peer::{Peer, Sent};
+use super::peer::{Peer, SendOutcome};
 use super::replies::{Outcome, Replies};
+use super::server_messages::{ServerMessages, ServerRequest, Via};
 
 /// Most pages of one list.
 const PAGES: usize = 200;
@@ -71,7 +71,7 @@ pub struct Connection<'p> {
     /// Why the last notification or reply did not arrive, if known.
     pub(super) undelivered: Option<Failure>,
     /// What was received besides the answers.
-    pub heard: Heard,
+    pub server_messages: ServerMessages,
 }
 
 impl<'p> Connection<'p> {
@@ -87,7 +87,7 @@ impl<'p> Connection<'p> {
             answers: VecDeque::new(),
             outbox: VecDeque::new(),
             undelivered: None,
-            heard: Heard::default(),
+            server_messages: ServerMessages::default(),
         }
     }
 
@@ -167,7 +167,7 @@ impl<'p> Connection<'p> {
             let method = method.unwrap_or_default();
             let reply = self.settings.replies.to(method);
             let (name, value) = reply.outcome.member();
-            self.heard.asked(ServerRequest {
+            self.server_messages.add_request(ServerRequest {
                 method: method.to_owned(),
                 params: request.get("params").cloned().unwrap_or_default(),
                 via: Via::InputRequired,
@@ -376,18 +376,18 @@ impl<'p> Connection<'p> {
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         while let Some(line) = self.outbox.front() {
             match self.peer.send(line) {
-                Sent::Queued => {
+                SendOutcome::Queued => {
                     self.outbox.pop_front();
                 }
-                Sent::Closed => return Err(self.gone()),
-                Sent::Full if self.peer.elapsed() >= self.until => {
+                SendOutcome::Closed => return Err(self.gone()),
+                SendOutcome::Full if self.peer.elapsed() >= self.until => {
                     return Err(Failure::new(
                         Category::Transport,
                         "timeout",
                         "the server does not read its input",
                     ));
                 }
-                Sent::Full => self.take_in(HELD_UP)?,
+                SendOutcome::Full => self.take_in(HELD_UP)?,
             }
         }
         Ok(())

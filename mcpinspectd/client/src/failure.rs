@@ -37,12 +37,12 @@ impl Category {
     }
 }
 
-/// Which failure it is: a word, or the number of a JSON-RPC error.
+/// Which failure it is: a name, or the number of a JSON-RPC error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Code {
-    /// A word of this program.
-    Word(&'static str),
+    /// One of this program's names.
+    Name(&'static str),
     /// The server's own.
     Number(i64),
 }
@@ -65,7 +65,7 @@ impl Failure {
     pub fn new(category: Category, code: &'static str, message: impl Into<String>) -> Self {
         Self {
             category,
-            code: Code::Word(code),
+            code: Code::Name(code),
             message: message.into(),
             details: Value::Null,
         }
@@ -86,7 +86,7 @@ impl Failure {
         };
         let code = match error.get("code").and_then(Value::as_i64) {
             Some(code) => Code::Number(code),
-            None => Code::Word(REFUSED),
+            None => Code::Name(REFUSED),
         };
         Self {
             category: Category::Protocol,
@@ -99,6 +99,6 @@ impl Failure {
     /// Whether the server answered with an error.
     pub fn is_refusal(&self) -> bool {
         self.category == Category::Protocol
-            && matches!(self.code, Code::Number(_) | Code::Word(REFUSED))
+            && matches!(self.code, Code::Number(_) | Code::Name(REFUSED))
     }
 }

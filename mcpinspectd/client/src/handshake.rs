@@ -114,7 +114,7 @@ fn is_puzzled(failure: &Failure) -> bool {
     failure.is_refusal()
         || matches!(
             failure.code,
-            Code::Word("http_status" | "not_mcp" | "no_answer")
+            Code::Name("http_status" | "not_mcp" | "no_answer")
         )
 }
 

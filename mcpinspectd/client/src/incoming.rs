@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::connection::{Answer, Connection, tree};
 use super::failure::{Category, Failure};
-use super::heard::{Remark, ServerRequest, Via};
 use super::peer::Received;
+use super::server_messages::{ServerEvent, ServerRequest, Via};
 
 /// Replies that may wait to be sent; a server with more is not reading.
 const MAX_REPLIES: usize = 1024;
@@ -31,7 +31,7 @@ impl Connection<'_> {
             Received::Line(line) => self.line(&line),
             Received::TooLong(bytes) => {
                 let text = format!("the server wrote a line of {bytes} bytes, too long to read");
-                self.heard.note(text);
+                self.server_messages.warn(text);
                 Ok(())
             }
             Received::Unanswered(id, failure) => {
@@ -46,7 +46,7 @@ impl Connection<'_> {
     fn unanswered(&mut self, id: Option<u64>, failure: Failure) {
         match id {
             None => {
-                self.heard.note(failure.message.clone());
+                self.server_messages.warn(failure.message.clone());
                 self.undelivered = Some(failure);
             }
             Some(id) if self.open.remove(&id).is_some() => self.answers.push_back(Answer {
@@ -65,9 +65,9 @@ impl Connection<'_> {
             Ok(Payload::Single(parsed)) => self.message(&parsed),
             Ok(Payload::Batch(batch)) => batch.for_each(|member| match member {
                 Ok(parsed) => self.message(&parsed),
-                Err(why) => self.heard.stray(line, why.as_str()),
+                Err(why) => self.server_messages.invalid_line(line, why.as_str()),
             }),
-            Err(why) => self.heard.stray(line, why.as_str()),
+            Err(why) => self.server_messages.invalid_line(line, why.as_str()),
         }
         if self.outbox.len() > MAX_REPLIES || self.answers.len() > MAX_ANSWERS {
             return Err(Failure::new(
@@ -82,8 +82,8 @@ impl Connection<'_> {
     fn message(&mut self, parsed: &Parsed<'_>) {
         if let Some(irregular) = parsed.irregular {
             let word = irregular.as_str();
-            self.heard
-                .note(format!("unusual message from the server: {word}"));
+            self.server_messages
+                .warn(format!("unusual message from the server: {word}"));
         }
         match &parsed.message {
             Message::Response(response) => self.response(response),
@@ -93,7 +93,7 @@ impl Connection<'_> {
     }
 
     fn response(&mut self, response: &Response<'_>) {
-        let asked = match response.id {
+        let pending = match response.id {
             Some(id) => id.0.parse().ok(),
             // A server that could not read the id of a request can only leave it out.
             None => match (response.outcome, self.open.len()) {
@@ -101,12 +101,12 @@ impl Connection<'_> {
                 _ => None,
             },
         };
-        let asked = asked.and_then(|id| Some((id, self.open.remove(&id)?)));
-        let Some((id, method)) = asked else {
+        let pending = pending.and_then(|id| Some((id, self.open.remove(&id)?)));
+        let Some((id, method)) = pending else {
             let id = response.id.map_or("none", |id| id.0);
             let id = bound(id, QUOTED);
             let text = format!("the server sent a response to no request: id {id}");
-            self.heard.note(text);
+            self.server_messages.warn(text);
             return;
         };
         let outcome = match response.outcome {
@@ -121,7 +121,7 @@ impl Connection<'_> {
         let reply = self.settings.replies.to(method);
         self.outbox.push_back(reply.outcome.response(request.id.0));
         let (name, value) = reply.outcome.member();
-        self.heard.asked(ServerRequest {
+        self.server_messages.add_request(ServerRequest {
             method: method.to_owned(),
             params: params(request.params),
             via: Via::Request,
@@ -134,7 +134,7 @@ impl Connection<'_> {
         let params = params(notification.params);
         let method = notification.method.as_ref();
         if method != "notifications/message" {
-            self.heard.notified(method, &params);
+            self.server_messages.add_notification(method, &params);
         }
         match method {
             "notifications/message" => {
@@ -146,21 +146,21 @@ impl Connection<'_> {
                 };
                 let level = text("level").unwrap_or("info");
                 let logger = text("logger").map(str::to_owned);
-                self.heard.log(level, message, logger);
+                self.server_messages.add_log(level, message, logger);
             }
             "notifications/progress" => {
                 let number = |name: &str| params.get(name).and_then(Value::as_f64);
                 if let Some(progress) = number("progress") {
                     let message = params.get("message").and_then(Value::as_str);
                     let total = number("total");
-                    self.heard.tell(Remark::Progress {
+                    self.server_messages.report(ServerEvent::Progress {
                         progress,
                         total,
                         message,
                     });
                 }
             }
-            "notifications/tools/list_changed" => self.heard.tools_changed = true,
+            "notifications/tools/list_changed" => self.server_messages.tools_changed = true,
             _ => {}
         }
     }

@@ -10,7 +10,7 @@
 //! - [`peer`]: the other side
 //! - [`connection`]: requests and their answers
 //! - [`era`]: with a handshake or without
-//! - [`heard`]: what the server says of its own accord
+//! - [`server_messages`]: what the server says of its own accord
 //! - [`replies`]: how it is answered
 //! - [`capability`]: what it must offer for a method
 //! - [`failure`]: why there is no result
@@ -24,7 +24,6 @@ pub mod connection;
 pub mod era;
 pub mod failure;
 pub mod handshake;
-pub mod heard;
 pub mod http_server;
 mod incoming;
 pub mod launch;
@@ -32,6 +31,7 @@ pub mod peer;
 pub mod replay;
 pub mod replies;
 pub mod scan_report;
+pub mod server_messages;
 pub mod server_process;
 pub mod tape_file;
 pub mod target;

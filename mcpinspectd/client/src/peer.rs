@@ -10,7 +10,7 @@ use super::failure::{Category, Failure};
 /// The server, or a stand-in for it.
 pub trait Peer {
     /// Takes a line, which has no line break.
-    fn send(&mut self, line: &str) -> Sent;
+    fn send(&mut self, line: &str) -> SendOutcome;
 
     /// Waits for the next line, for at most this long.
     fn receive(&mut self, wait: Duration) -> Received;
@@ -19,7 +19,7 @@ pub trait Peer {
     fn elapsed(&self) -> Duration;
 
     /// Why nothing comes any more.
-    fn end(&mut self) -> End;
+    fn end(&mut self) -> PeerEnd;
 
     /// Whether something that expects no answer has still to arrive, if that can be known.
     fn is_sending(&self) -> bool {
@@ -32,7 +32,7 @@ pub trait Peer {
 
 /// What became of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     /// It is on its way.
     Queued,
     /// There is no room now.
@@ -59,7 +59,7 @@ pub enum Received {
 
 /// How a peer ended. Displayed as a sentence without its full stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct End {
+pub struct PeerEnd {
     /// What happened, in words: "the server ended (exit status: 3)".
     pub what: String,
     /// Whether its process has ended; otherwise it has only closed its output.
@@ -69,10 +69,10 @@ pub struct End {
     /// The signal that ended it.
     pub signal: Option<i32>,
     /// The last line of its standard error, safe to print.
-    pub last_words: Option<String>,
+    pub last_line: Option<String>,
 }
 
-impl End {
+impl PeerEnd {
     /// The failure of anything not answered before.
     pub fn failure(&self) -> Failure {
         let code = match self.exited {
@@ -80,22 +80,22 @@ impl End {
             false => "closed",
         };
         let mut message = format!("{} before it answered", self.what);
-        if let Some(line) = &self.last_words {
+        if let Some(line) = &self.last_line {
             message.push_str("; its last output: ");
             message.push_str(line);
         }
         Failure::new(Category::Transport, code, message).with(json!({
             "exitStatus": self.exit_status,
             "signal": self.signal,
-            "lastLine": self.last_words,
+            "lastLine": self.last_line,
         }))
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for PeerEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
-        match &self.last_words {
+        match &self.last_line {
             Some(line) => write!(f, "; its last output: {line}"),
             None => Ok(()),
         }

@@ -24,14 +24,14 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::peer::{End, Peer, Received, Sent};
+use crate::peer::{Peer, PeerEnd, Received, SendOutcome};
 
 /// How long a server may take to exit after its input was closed, and after each signal.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
 /// Lines that may wait to be written.
 const QUEUE: usize = 16;
 /// Bytes to keep of the end of its standard error.
-const LAST_WORDS: usize = 64 << 10;
+const STDERR_TAIL: usize = 64 << 10;
 /// How long output on the standard error of an ended server may take to arrive.
 const LAST_WORDS_GRACE: Duration = Duration::from_millis(200);
 
@@ -53,7 +53,7 @@ pub struct ServerProcess {
     group: Arc<AtomicI32>,
     input: Option<SyncSender<Vec<u8>>>,
     lines: Receiver<Received>,
-    last_words: Arc<Mutex<VecDeque<u8>>>,
+    stderr_tail: Arc<Mutex<VecDeque<u8>>>,
     listening: Option<JoinHandle<()>>,
     started: Instant,
 }
@@ -92,7 +92,7 @@ impl ServerProcess {
         group.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
         let (input, queue) = sync_channel::<Vec<u8>>(QUEUE);
         let (sender, lines) = sync_channel(1);
-        let last_words = Arc::new(Mutex::new(VecDeque::new()));
+        let stderr_tail = Arc::new(Mutex::new(VecDeque::new()));
         if let Some(mut stdin) = child.stdin.take() {
             std::thread::spawn(move || {
                 let mut write = |line: Vec<u8>| stdin.write_all(&line).and_then(|()| stdin.flush());
@@ -103,15 +103,15 @@ impl ServerProcess {
             std::thread::spawn(move || read(stdout, &sender));
         }
         let listening = child.stderr.take().map(|stderr| {
-            let last_words = Arc::clone(&last_words);
-            std::thread::spawn(move || listen(stderr, &last_words))
+            let stderr_tail = Arc::clone(&stderr_tail);
+            std::thread::spawn(move || listen(stderr, &stderr_tail))
         });
         Ok(Self {
             child,
             group,
             input: Some(input),
             lines,
-            last_words,
+            stderr_tail,
             listening,
             started: Instant::now(),
         })
@@ -136,14 +136,14 @@ impl ServerProcess {
     }
 
     /// The lines of its standard error since the last call, at most the last 64 KiB of them.
-    pub fn said(&mut self) -> Vec<String> {
-        let lines = self.last_words();
-        let mut kept = self.kept();
-        kept.clear();
+    pub fn stderr(&mut self) -> Vec<String> {
+        let lines = self.stderr_lines();
+        let mut stderr_tail = self.stderr_buffer();
+        stderr_tail.clear();
         lines
     }
 
-    fn last_words(&mut self) -> Vec<String> {
+    fn stderr_lines(&mut self) -> Vec<String> {
         let until = Instant::now() + LAST_WORDS_GRACE;
         let listening = self.listening.as_ref();
         let is_coming = || listening.is_some_and(|thread| !thread.is_finished());
@@ -151,13 +151,13 @@ impl ServerProcess {
         while is_coming() && Instant::now() < until && !matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let text = String::from_utf8_lossy(self.kept().make_contiguous()).into_owned();
+        let text = String::from_utf8_lossy(self.stderr_buffer().make_contiguous()).into_owned();
         text.lines().map(str::to_owned).collect()
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<u8>> {
-        let kept = self.last_words.lock();
-        kept.unwrap_or_else(PoisonError::into_inner)
+    fn stderr_buffer(&self) -> MutexGuard<'_, VecDeque<u8>> {
+        let stderr_tail = self.stderr_tail.lock();
+        stderr_tail.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,17 +170,17 @@ impl Drop for ServerProcess {
 }
 
 impl Peer for ServerProcess {
-    fn send(&mut self, line: &str) -> Sent {
+    fn send(&mut self, line: &str) -> SendOutcome {
         let Some(input) = &self.input else {
-            return Sent::Closed;
+            return SendOutcome::Closed;
         };
         let mut bytes = Vec::with_capacity(line.len() + 1);
         bytes.extend_from_slice(line.as_bytes());
         bytes.push(b'\n');
         match input.try_send(bytes) {
-            Ok(()) => Sent::Queued,
-            Err(TrySendError::Full(_)) => Sent::Full,
-            Err(TrySendError::Disconnected(_)) => Sent::Closed,
+            Ok(()) => SendOutcome::Queued,
+            Err(TrySendError::Full(_)) => SendOutcome::Full,
+            Err(TrySendError::Disconnected(_)) => SendOutcome::Closed,
         }
     }
 
@@ -196,15 +196,15 @@ impl Peer for ServerProcess {
         self.started.elapsed()
     }
 
-    fn end(&mut self) -> End {
+    fn end(&mut self) -> PeerEnd {
         let until = Instant::now() + EXIT_GRACE;
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
         let status = self.child.try_wait().ok().flatten();
-        let last_words = self.last_words();
-        let last_line = last_words.iter().rfind(|line| !line.trim().is_empty());
-        End {
+        let stderr_lines = self.stderr_lines();
+        let last_line = stderr_lines.iter().rfind(|line| !line.trim().is_empty());
+        PeerEnd {
             what: match status {
                 Some(status) => format!("the server ended ({status})"),
                 None => "the server closed its output".to_owned(),
@@ -212,7 +212,7 @@ impl Peer for ServerProcess {
             exited: status.is_some(),
             exit_status: status.and_then(|status| status.code()),
             signal: status.and_then(|status| status.signal()),
-            last_words: last_line.map(|line| printable(line, 300)),
+            last_line: last_line.map(|line| printable(line, 300)),
         }
     }
 }
@@ -267,12 +267,12 @@ pub fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Received>> {
 }
 
 /// Keeps the end of what the server writes on its standard error.
-fn listen(mut stderr: ChildStderr, last_words: &Mutex<VecDeque<u8>>) {
+fn listen(mut stderr: ChildStderr, stderr_tail: &Mutex<VecDeque<u8>>) {
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer) {
-        let mut kept = last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(buffer.iter().take(count));
-        let surplus = kept.len().saturating_sub(LAST_WORDS);
-        kept.drain(..surplus);
+        let mut stderr_tail = stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+        stderr_tail.extend(buffer.iter().take(count));
+        let surplus = stderr_tail.len().saturating_sub(STDERR_TAIL);
+        stderr_tail.drain(..surplus);
     }
 }

@@ -16,7 +16,7 @@ use crate::server_process::{ServerProcess, Start};
 
 /// What a person said about the server.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct TargetOptions<'a> {
     /// Its name in a client's configuration.
     pub name: Option<&'a str>,
     /// Its command.
@@ -38,21 +38,21 @@ pub enum Target {
     Url(Endpoint),
 }
 
-impl Wanted<'_> {
+impl TargetOptions<'_> {
     /// How to reach it.
     ///
     /// # Errors
     /// In words: none is named or more than one, there is none with this name, or something about it is wrong.
     pub fn target(self) -> anyhow::Result<Target> {
-        let named = usize::from(self.name.is_some())
+        let given = usize::from(self.name.is_some())
             + usize::from(!self.command.is_empty())
             + usize::from(self.url.is_some());
         ensure!(
-            named > 0,
+            given > 0,
             "no server given: name one of a client's configuration, or use `--url URL` or `-- COMMAND`"
         );
         ensure!(
-            named == 1,
+            given == 1,
             "give only one of the server's name, `--url` and a command"
         );
         let variable = |name: &str| std::env::var(name).ok();
@@ -177,9 +177,9 @@ impl Server {
     }
 
     /// Lines of its standard error since the last call; those of a server at a URL are out of reach.
-    pub fn said(&mut self) -> Vec<String> {
+    pub fn stderr(&mut self) -> Vec<String> {
         match self {
-            Self::Process(process) => process.said(),
+            Self::Process(process) => process.stderr(),
             Self::Http(_) => Vec::new(),
         }
     }

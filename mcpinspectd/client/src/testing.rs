@@ -5,38 +5,38 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::peer::{End, Peer, Received, Sent};
+use super::peer::{Peer, PeerEnd, Received, SendOutcome};
 
 /// A server that is a function, with a clock that only moves during waits.
-pub(crate) struct Fake<F> {
+pub(crate) struct FakePeer<F> {
     answer: F,
     /// What it received.
-    pub said: Vec<Value>,
+    pub received: Vec<Value>,
     lines: VecDeque<Received>,
     /// The time.
     pub now: Duration,
 }
 
-impl<F: FnMut(&Value) -> Vec<Received>> Fake<F> {
+impl<F: FnMut(&Value) -> Vec<Received>> FakePeer<F> {
     /// A server that answers each message with `answer`.
     pub fn new(answer: F) -> Self {
         Self {
             answer,
-            said: Vec::new(),
+            received: Vec::new(),
             lines: VecDeque::new(),
             now: Duration::ZERO,
         }
     }
 }
 
-impl<F: FnMut(&Value) -> Vec<Received>> Peer for Fake<F> {
-    fn send(&mut self, line: &str) -> Sent {
+impl<F: FnMut(&Value) -> Vec<Received>> Peer for FakePeer<F> {
+    fn send(&mut self, line: &str) -> SendOutcome {
         assert!(!line.contains('\n'));
         // One that is too deep for a test is ignored.
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         self.lines.extend((self.answer)(&message));
-        self.said.push(message);
-        Sent::Queued
+        self.received.push(message);
+        SendOutcome::Queued
     }
 
     fn receive(&mut self, wait: Duration) -> Received {
@@ -50,10 +50,10 @@ impl<F: FnMut(&Value) -> Vec<Received>> Peer for Fake<F> {
         self.now
     }
 
-    fn end(&mut self) -> End {
-        End {
+    fn end(&mut self) -> PeerEnd {
+        PeerEnd {
             what: "it ended".to_owned(),
-            ..End::default()
+            ..PeerEnd::default()
         }
     }
 }

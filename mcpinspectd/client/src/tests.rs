@@ -7,7 +7,7 @@ use super::era::{Era, Offer};
 use super::failure::{Category, Code, Failure};
 use super::peer::Received;
 use super::replies::Replies;
-use super::testing::Fake;
+use super::testing::FakePeer;
 
 fn settings() -> Settings {
     Settings {
@@ -55,8 +55,8 @@ fn modern(answer: impl Fn(&Value) -> Vec<Received>) -> impl FnMut(&Value) -> Vec
     }
 }
 
-fn methods(said: &[Value]) -> Vec<&str> {
-    let methods = said.iter();
+fn methods(received: &[Value]) -> Vec<&str> {
+    let methods = received.iter();
     methods
         .map(|message| message["method"].as_str().unwrap_or("(answer)"))
         .collect()
@@ -64,7 +64,7 @@ fn methods(said: &[Value]) -> Vec<&str> {
 
 #[test]
 fn each_era_is_greeted_in_its_own_way() {
-    let mut old = Fake::new(legacy(|_| Vec::new()));
+    let mut old = FakePeer::new(legacy(|_| Vec::new()));
     let greeting = Connection::new(&mut old, settings())
         .greet(Offer::Either)
         .unwrap();
@@ -74,12 +74,15 @@ fn each_era_is_greeted_in_its_own_way() {
     );
     assert_eq!(greeting.server_info()["name"], "old");
     assert_eq!(
-        methods(&old.said),
+        methods(&old.received),
         ["server/discover", "initialize", "notifications/initialized"]
     );
-    assert_eq!(old.said[1]["params"]["capabilities"], json!({"roots": {}}));
+    assert_eq!(
+        old.received[1]["params"]["capabilities"],
+        json!({"roots": {}})
+    );
 
-    let mut new = Fake::new(modern(|message| vec![result(message, json!({}))]));
+    let mut new = FakePeer::new(modern(|message| vec![result(message, json!({}))]));
     let mut connection = Connection::new(&mut new, settings());
     let greeting = connection.greet(Offer::Either).unwrap();
     assert_eq!(
@@ -87,8 +90,8 @@ fn each_era_is_greeted_in_its_own_way() {
         (Era::Modern, Some("new"))
     );
     connection.request("tools/list", Map::new()).unwrap();
-    assert_eq!(methods(&new.said), ["server/discover", "tools/list"]);
-    for message in &new.said {
+    assert_eq!(methods(&new.received), ["server/discover", "tools/list"]);
+    for message in &new.received {
         let meta = &message["params"]["_meta"];
         assert_eq!(
             meta["io.modelcontextprotocol/protocolVersion"],
@@ -100,7 +103,7 @@ fn each_era_is_greeted_in_its_own_way() {
 
 #[test]
 fn an_empty_answer_to_the_first_question_is_none() {
-    let mut yes = Fake::new(|message: &Value| match message["method"].as_str() {
+    let mut yes = FakePeer::new(|message: &Value| match message["method"].as_str() {
         Some("initialize") => vec![result(
             message,
             json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}),
@@ -115,7 +118,7 @@ fn an_empty_answer_to_the_first_question_is_none() {
 
 #[test]
 fn an_era_that_the_server_does_not_speak_is_a_failure() {
-    let mut old = Fake::new(legacy(|_| Vec::new()));
+    let mut old = FakePeer::new(legacy(|_| Vec::new()));
     let failure = Connection::new(&mut old, settings())
         .greet(Offer::Only(Era::Modern))
         .unwrap_err();
@@ -123,7 +126,7 @@ fn an_era_that_the_server_does_not_speak_is_a_failure() {
         (failure.category, failure.code),
         (Category::Protocol, Code::Number(-32601))
     );
-    let mut new = Fake::new(modern(|_| Vec::new()));
+    let mut new = FakePeer::new(modern(|_| Vec::new()));
     let failure = Connection::new(&mut new, settings())
         .greet(Offer::Only(Era::Legacy))
         .unwrap_err();
@@ -131,8 +134,8 @@ fn an_era_that_the_server_does_not_speak_is_a_failure() {
         (failure.category, failure.code),
         (Category::Protocol, Code::Number(-32601))
     );
-    assert_eq!(methods(&new.said), ["initialize"]);
-    let mut other = Fake::new(|message: &Value| {
+    assert_eq!(methods(&new.received), ["initialize"]);
+    let mut other = FakePeer::new(|message: &Value| {
         vec![result(
             message,
             json!({"supportedVersions": ["2099-01-01"]}),
@@ -141,13 +144,13 @@ fn an_era_that_the_server_does_not_speak_is_a_failure() {
     let failure = Connection::new(&mut other, settings())
         .greet(Offer::Only(Era::Modern))
         .unwrap_err();
-    assert_eq!(failure.code, Code::Word("unsupported_revision"));
+    assert_eq!(failure.code, Code::Name("unsupported_revision"));
 }
 
 #[test]
 fn a_slow_server_may_answer_the_first_question_late() {
     let mut first = None;
-    let mut slow = Fake::new(move |message: &Value| match message["method"].as_str() {
+    let mut slow = FakePeer::new(move |message: &Value| match message["method"].as_str() {
         Some("server/discover") => {
             first = Some(message.clone());
             Vec::new()
@@ -164,7 +167,7 @@ fn a_slow_server_may_answer_the_first_question_late() {
     let mut connection = Connection::new(&mut slow, settings());
     assert_eq!(connection.greet(Offer::Either).unwrap().era, Era::Modern);
     connection.request("tools/list", Map::new()).unwrap();
-    let (logs, _) = connection.heard.take();
+    let (logs, _) = connection.server_messages.take();
     assert_eq!(
         logs.len(),
         1,
@@ -176,21 +179,21 @@ fn a_slow_server_may_answer_the_first_question_late() {
 fn ask(
     answer: impl Fn(&Value) -> Vec<Received>,
 ) -> (Result<Value, Failure>, Vec<String>, Vec<Value>) {
-    let mut fake = Fake::new(legacy(answer));
+    let mut fake = FakePeer::new(legacy(answer));
     let mut connection = Connection::new(&mut fake, settings());
     connection.greet(Offer::Either).unwrap();
     let answered = connection.request("x", Map::new()).map(|raw| tree(&raw));
-    let (logs, _) = connection.heard.take();
+    let (logs, _) = connection.server_messages.take();
     let logs = logs
         .into_iter()
         .map(|log| format!("{} {}", log.level, log.message))
         .collect();
-    (answered, logs, fake.said)
+    (answered, logs, fake.received)
 }
 
 #[test]
 fn what_comes_beside_the_answer_is_kept_and_does_not_hide_it() {
-    let (answered, logs, said) = ask(|message| {
+    let (answered, logs, received) = ask(|message| {
         if message["method"] != "x" {
             return Vec::new();
         }
@@ -223,7 +226,7 @@ fn what_comes_beside_the_answer_is_kept_and_does_not_hide_it() {
     }
     assert_eq!(logs.len(), 5);
     // The reply to the server is sent with the next message, or during a wait.
-    assert_eq!(said.last().unwrap()["method"], "x");
+    assert_eq!(received.last().unwrap()["method"], "x");
 }
 
 #[test]
@@ -245,9 +248,12 @@ fn failures_have_one_category_each() {
     .0
     .unwrap_err();
     assert_eq!(refused.code, Code::Number(-32700));
-    let (late, _, said) = ask(|_| Vec::new());
-    assert_eq!(late.unwrap_err().code, Code::Word("timeout"));
-    assert_eq!(said.last().unwrap()["method"], "notifications/cancelled");
+    let (late, _, received) = ask(|_| Vec::new());
+    assert_eq!(late.unwrap_err().code, Code::Name("timeout"));
+    assert_eq!(
+        received.last().unwrap()["method"],
+        "notifications/cancelled"
+    );
     let gone = ask(|message| {
         if message["method"] == "x" {
             vec![Received::Closed]
@@ -259,7 +265,7 @@ fn failures_have_one_category_each() {
     .unwrap_err();
     assert_eq!(
         (gone.category, gone.code),
-        (Category::Transport, Code::Word("closed"))
+        (Category::Transport, Code::Name("closed"))
     );
 }
 
@@ -267,7 +273,7 @@ fn failures_have_one_category_each() {
 fn input_that_is_required_is_given_under_a_new_id() {
     let ask = json!({"resultType": "input_required", "requestState": "opaque",
         "inputRequests": {"who": {"method": "elicitation/create", "params": {"message": "Who?"}}}});
-    let mut fake = Fake::new(modern(move |message| {
+    let mut fake = FakePeer::new(modern(move |message| {
         let params = &message["params"];
         let answered = params["inputResponses"]["who"]["action"] == "accept"
             && params["requestState"] == "opaque";
@@ -287,11 +293,11 @@ fn input_that_is_required_is_given_under_a_new_id() {
         .call("tools/call", params.as_object().unwrap())
         .unwrap();
     assert_eq!(tree(&done)["resultType"], "complete");
-    let (_, requests) = connection.heard.take();
+    let (_, requests) = connection.server_messages.take();
     assert_eq!(requests.len(), 1);
     assert!(requests[0].scripted);
     assert_eq!(requests[0].params["message"], "Who?");
-    let [.., first, second] = fake.said.as_slice() else {
+    let [.., first, second] = fake.received.as_slice() else {
         unreachable!()
     };
     assert_ne!(first["id"], second["id"]);
@@ -306,11 +312,11 @@ fn input_that_nobody_has_is_a_failure_and_so_is_no_end_of_it() {
     let required = |method: &str| {
         let ask =
             json!({"resultType": "input_required", "inputRequests": {"a": {"method": method}}});
-        let mut fake = Fake::new(modern(move |message| vec![result(message, ask.clone())]));
+        let mut fake = FakePeer::new(modern(move |message| vec![result(message, ask.clone())]));
         let mut connection = Connection::new(&mut fake, settings());
         connection.greet(Offer::Either).unwrap();
         let failure = connection.call("tools/call", &Map::new()).unwrap_err();
-        (failure.category, connection.heard.take().1.len())
+        (failure.category, connection.server_messages.take().1.len())
     };
     assert_eq!(
         required("sampling/createMessage"),
@@ -323,7 +329,7 @@ fn input_that_nobody_has_is_a_failure_and_so_is_no_end_of_it() {
 fn a_list_is_followed_to_its_end_and_an_endless_one_is_not() {
     let pages = |endless: bool| {
         let mut count = 0;
-        let mut fake = Fake::new(move |message: &Value| {
+        let mut fake = FakePeer::new(move |message: &Value| {
             count += 1;
             let next = (endless || count < 4).then(|| format!("c{count}"));
             vec![result(message, json!({"nextCursor": next}))]
@@ -336,5 +342,5 @@ fn a_list_is_followed_to_its_end_and_an_endless_one_is_not() {
     };
     // The first of the four is the greeting, the second the notification's.
     assert_eq!(pages(false), (Ok(()), 2));
-    assert_eq!(pages(true), (Err(Code::Word("endless_list")), 200));
+    assert_eq!(pages(true), (Err(Code::Name("endless_list")), 200));
 }

@@ -13,7 +13,7 @@ use mcpinspect_judge::policy::situation::ToolStatus;
 use mcpinspect_judge::registry::canonical;
 use serde_json::value::RawValue;
 
-use super::daemon::{Daemon, Forms};
+use super::daemon::{Daemon, ToolDefinitions};
 use super::on_failure::OnFailure;
 
 /// How long it remains valid that a tool is approved, if no decision is announced, or that it is not: the daemon
@@ -56,7 +56,7 @@ impl Approver {
     }
 
     /// Asks; reports on standard error when the daemon falls silent, and when it is back.
-    fn ask(&self, server: &str, tools: Forms) -> Option<Vec<ToolStatus>> {
+    fn ask(&self, server: &str, tools: ToolDefinitions) -> Option<Vec<ToolStatus>> {
         let answer = self.daemon.ask(server, tools);
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         match &answer {
@@ -85,10 +85,10 @@ impl Approver {
 
 /// What is known about the tools of a session.
 #[derive(Default)]
-pub struct Approvals(Mutex<Known>);
+pub struct SessionApprovals(Mutex<SessionTools>);
 
 #[derive(Default)]
-struct Known {
+struct SessionTools {
     epoch: u64,
     /// By the hash of the name, which may be long.
     tools: HashMap<DefinitionHash, Tool>,
@@ -96,19 +96,19 @@ struct Known {
 
 struct Tool {
     /// The definition listed last.
-    form: Option<DefinitionHash>,
+    definition: Option<DefinitionHash>,
     status: Option<(ToolStatus, Instant)>,
 }
 
 /// Tools of a frame, each with its definition if there is one.
 #[derive(Default)]
-pub struct Asked {
+pub struct ToolQuery {
     tools: Vec<(String, Option<DefinitionHash>)>,
     /// Whether there were more than can be asked about.
     is_cut: bool,
 }
 
-impl Asked {
+impl ToolQuery {
     /// Adds a tool.
     pub fn add(&mut self, name: &str, definition: Option<&RawValue>) {
         if self.tools.len() >= IN_FRAME {
@@ -121,84 +121,93 @@ impl Asked {
 }
 
 /// What was found out: tools with their statuses, and whether that is all of them.
-pub struct Found {
+pub struct ToolStatuses {
     pub statuses: Vec<(String, ToolStatus)>,
     pub is_complete: bool,
 }
 
-impl Approvals {
+impl SessionApprovals {
     /// Finds out about the tools of a frame.
-    pub fn find(&self, approver: &Approver, server: &str, asked: Asked) -> Found {
-        let mut found = Found {
+    pub fn find(&self, approver: &Approver, server: &str, query: ToolQuery) -> ToolStatuses {
+        let mut tool_statuses = ToolStatuses {
             statuses: Vec::new(),
-            is_complete: !asked.is_cut,
+            is_complete: !query.is_cut,
         };
         let epoch = approver.daemon.epoch();
         let mut open: Vec<(String, Option<DefinitionHash>)> = Vec::new();
-        for (name, form) in asked.tools {
-            let (form, known) = self.recall(epoch, &name, form);
-            match known {
-                Some(status) => found.statuses.push((name, status)),
-                None => open.push((name, form)),
+        for (name, definition) in query.tools {
+            let (definition, status) = self.lookup(epoch, &name, definition);
+            match status {
+                Some(status) => tool_statuses.statuses.push((name, status)),
+                None => open.push((name, definition)),
             }
         }
         for some in open.chunks(AT_ONCE) {
-            let shown = |(name, form): &(String, Option<DefinitionHash>)| {
-                let form = form.map(|form| form.to_string());
-                (name.clone(), form.unwrap_or_default())
+            let tool_definition = |(name, definition): &(String, Option<DefinitionHash>)| {
+                let definition = definition.map(|definition| definition.to_string());
+                (name.clone(), definition.unwrap_or_default())
             };
-            let Some(statuses) = approver.ask(server, some.iter().map(shown).collect()) else {
-                found.is_complete = false;
+            let Some(statuses) = approver.ask(server, some.iter().map(tool_definition).collect())
+            else {
+                tool_statuses.is_complete = false;
                 break;
             };
-            for ((name, form), status) in some.iter().zip(statuses) {
-                self.learn(name, *form, status);
-                found.statuses.push((name.clone(), status));
+            for ((name, definition), status) in some.iter().zip(statuses) {
+                self.learn(name, *definition, status);
+                tool_statuses.statuses.push((name.clone(), status));
             }
         }
-        found
+        tool_statuses
     }
 
     /// The definition of a tool that counts, which is noted, and the status of that one if it is known.
-    fn recall(
+    fn lookup(
         &self,
         epoch: u64,
         name: &str,
-        form: Option<DefinitionHash>,
+        definition: Option<DefinitionHash>,
     ) -> (Option<DefinitionHash>, Option<ToolStatus>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.epoch != epoch {
-            known.epoch = epoch;
-            for tool in known.tools.values_mut() {
+        let mut session_tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if session_tools.epoch != epoch {
+            session_tools.epoch = epoch;
+            for tool in session_tools.tools.values_mut() {
                 tool.status = None;
             }
         }
         let key = DefinitionHash::of(name.as_bytes());
-        if let Some(tool) = known.tools.get_mut(&key) {
-            if form.is_none() || form == tool.form {
+        if let Some(tool) = session_tools.tools.get_mut(&key) {
+            if definition.is_none() || definition == tool.definition {
                 let holds = |status: ToolStatus| match status {
                     ToolStatus::Approved => FRESH,
                     ToolStatus::Unapproved | ToolStatus::Changed => FRESH_REFUSAL,
                 };
                 let is_fresh = |(status, at): &(ToolStatus, Instant)| at.elapsed() < holds(*status);
                 let fresh = tool.status.filter(is_fresh);
-                return (tool.form, fresh.map(|(status, _)| status));
+                return (tool.definition, fresh.map(|(status, _)| status));
             }
-            tool.form = form;
+            tool.definition = definition;
             tool.status = None;
-            return (form, None);
+            return (definition, None);
         }
-        if known.tools.len() >= REMEMBERED {
-            known.tools.clear();
+        if session_tools.tools.len() >= REMEMBERED {
+            session_tools.tools.clear();
         }
-        known.tools.insert(key, Tool { form, status: None });
-        (form, None)
+        session_tools.tools.insert(
+            key,
+            Tool {
+                definition,
+                status: None,
+            },
+        );
+        (definition, None)
     }
 
-    fn learn(&self, name: &str, form: Option<DefinitionHash>, status: ToolStatus) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let tool = known.tools.get_mut(&DefinitionHash::of(name.as_bytes()));
-        if let Some(tool) = tool.filter(|tool| tool.form == form) {
+    fn learn(&self, name: &str, definition: Option<DefinitionHash>, status: ToolStatus) {
+        let mut session_tools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tool = session_tools
+            .tools
+            .get_mut(&DefinitionHash::of(name.as_bytes()));
+        if let Some(tool) = tool.filter(|tool| tool.definition == definition) {
             tool.status = Some((status, Instant::now()));
         }
     }

@@ -140,13 +140,13 @@ impl Copies {
 struct Writer {
     rule: String,
     destination: Destination,
-    open: Option<Open>,
+    open: Option<OpenDestination>,
     /// Until when nothing is tried.
     rests: Option<Instant>,
     counts: Arc<Counts>,
 }
 
-enum Open {
+enum OpenDestination {
     File(File),
     Command(Child),
 }
@@ -173,7 +173,7 @@ impl Writer {
                 self.rule
             ));
             self.rests = Some(Instant::now() + REST);
-            if let Some(Open::Command(mut child)) = self.open.take() {
+            if let Some(OpenDestination::Command(mut child)) = self.open.take() {
                 // It has closed its input, so the next one replaces it.
                 let _ = child.kill();
                 let _ = child.wait();
@@ -184,7 +184,7 @@ impl Writer {
     fn put(&mut self, lost: u64, line: &str) -> io::Result<()> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => Open::new(&self.destination)?,
+            None => OpenDestination::new(&self.destination)?,
         };
         let to = self.open.insert(open);
         if lost > 0 {
@@ -195,7 +195,7 @@ impl Writer {
     }
 }
 
-impl Open {
+impl OpenDestination {
     fn new(destination: &Destination) -> io::Result<Self> {
         match destination {
             Destination::File(path) => {

@@ -27,14 +27,14 @@ const REST: Duration = Duration::from_secs(2);
 const QUEUE: usize = 256;
 
 /// Tools by name, with the hash of their definition; empty if unknown.
-pub type Forms = Vec<(String, String)>;
+pub type ToolDefinitions = Vec<(String, String)>;
 
 /// The result of a question: a status for each tool, or why there is none.
 type Answer = Result<Vec<ToolStatus>, String>;
 
 struct Question {
     server: String,
-    tools: Forms,
+    tools: ToolDefinitions,
     reply: SyncSender<Answer>,
 }
 
@@ -56,8 +56,8 @@ impl Daemon {
             .enable_all()
             .build()
             .context("cannot start the runtime for the bus")?;
-        let told = Arc::clone(&epoch);
-        std::thread::spawn(move || runtime.block_on(answer(waiting, &told)));
+        let announced = Arc::clone(&epoch);
+        std::thread::spawn(move || runtime.block_on(answer(waiting, &announced)));
         Ok(Self {
             questions,
             epoch,
@@ -74,7 +74,7 @@ impl Daemon {
     ///
     /// # Errors
     /// Why the daemon does not answer; empty if it was not asked because it did not answer a moment ago.
-    pub fn ask(&self, server: &str, tools: Forms) -> Answer {
+    pub fn ask(&self, server: &str, tools: ToolDefinitions) -> Answer {
         let rests = || self.rests.lock().unwrap_or_else(PoisonError::into_inner);
         if rests().is_some_and(|until| Instant::now() < until) {
             return Err(String::new());
@@ -84,7 +84,7 @@ impl Daemon {
         answer
     }
 
-    fn wait(&self, server: &str, tools: Forms) -> Answer {
+    fn wait(&self, server: &str, tools: ToolDefinitions) -> Answer {
         let (reply, answer): (_, Receiver<Answer>) = sync_channel(1);
         let server = server.to_owned();
         let question = Question {
@@ -92,8 +92,8 @@ impl Daemon {
             tools,
             reply,
         };
-        let asked = self.questions.try_send(question);
-        asked.map_err(|_| "too many requests are waiting for mcpinspectd".to_owned())?;
+        let sent = self.questions.try_send(question);
+        sent.map_err(|_| "too many requests are waiting for mcpinspectd".to_owned())?;
         let late = |_| ClientError::Timeout.to_string();
         answer.recv_timeout(PATIENCE).map_err(late)?
     }
@@ -135,10 +135,10 @@ async fn answer(mut waiting: mpsc::Receiver<Question>, epoch: &AtomicU64) {
                 tools,
                 reply,
             } = question;
-            let asked = timeout(PATIENCE, manager.check_tools(&server, &tools)).await;
-            let answer = match asked {
-                Ok(Ok(words)) if words.len() == tools.len() => {
-                    Ok(words.iter().map(|word| status(word)).collect())
+            let reported = timeout(PATIENCE, manager.check_tools(&server, &tools)).await;
+            let answer = match reported {
+                Ok(Ok(statuses)) if statuses.len() == tools.len() => {
+                    Ok(statuses.iter().map(|name| status(name)).collect())
                 }
                 Ok(Ok(_)) => Err("mcpinspectd sent an unexpected answer".to_owned()),
                 Ok(Err(error)) => Err(ClientError::from(error).to_string()),
@@ -170,9 +170,9 @@ async fn decisions(line: &mut Option<(ManagerProxy<'static>, EventStream)>, epoc
     }
 }
 
-/// An unknown word is as far from approved as possible.
-fn status(word: &str) -> ToolStatus {
-    match word {
+/// An unknown status is as far from approved as possible.
+fn status(name: &str) -> ToolStatus {
+    match name {
         "approved" => ToolStatus::Approved,
         "unapproved" => ToolStatus::Unapproved,
         _ => ToolStatus::Changed,

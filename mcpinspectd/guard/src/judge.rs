@@ -10,17 +10,17 @@ use mcpinspect_judge::policy::session::{Answering, Handled, Session};
 use mcpinspect_judge::policy::situation::Parties;
 use serde_json::value::RawValue;
 
-use super::approvals::{Approvals, Approver, Asked, Found};
+use super::approvals::{Approver, SessionApprovals, ToolQuery, ToolStatuses};
 use super::effects::Effects;
 use super::log::Log;
 use super::on_failure::OnFailure;
-use super::person::{Lasting, Person};
+use super::person::{Person, SessionConsents};
 
 /// Bytes to examine of a message that is too long.
 const BEGINNING: usize = 64 * 1024;
 
-/// What all sessions of a guard share.
-pub struct Bench {
+/// The policy and its helpers, which all sessions of a guard share.
+pub struct SharedPolicy {
     pub policy: Arc<Policy>,
     pub on_failure: OnFailure,
     pub effects: Effects,
@@ -30,7 +30,7 @@ pub struct Bench {
     pub person: Option<Person>,
 }
 
-impl Bench {
+impl SharedPolicy {
     /// Starts what the rules need.
     ///
     /// # Errors
@@ -60,10 +60,10 @@ pub struct Judge {
     state: Mutex<State>,
     /// The server's name.
     server: String,
-    approvals: Approvals,
+    approvals: SessionApprovals,
     /// What a person allowed for the rest of the session.
-    lasting: Lasting,
-    bench: Arc<Bench>,
+    session_consents: SessionConsents,
+    shared_policy: Arc<SharedPolicy>,
 }
 
 struct State {
@@ -73,34 +73,38 @@ struct State {
 
 impl Judge {
     /// For a session of lines.
-    pub fn new(bench: Arc<Bench>, parties: Parties) -> Self {
-        Self::of(bench, parties, |session| session)
+    pub fn new(shared_policy: Arc<SharedPolicy>, parties: Parties) -> Self {
+        Self::of(shared_policy, parties, |session| session)
     }
 
     /// For a session over HTTP.
-    pub fn over_http(bench: Arc<Bench>, parties: Parties) -> Self {
-        Self::of(bench, parties, Session::over_http)
+    pub fn over_http(shared_policy: Arc<SharedPolicy>, parties: Parties) -> Self {
+        Self::of(shared_policy, parties, Session::over_http)
     }
 
-    fn of(bench: Arc<Bench>, parties: Parties, kind: impl FnOnce(Session) -> Session) -> Self {
-        let examiner = bench
+    fn of(
+        shared_policy: Arc<SharedPolicy>,
+        parties: Parties,
+        kind: impl FnOnce(Session) -> Session,
+    ) -> Self {
+        let examiner = shared_policy
             .policy
             .asks_for_findings()
             .then(|| Examiner::new(&parties.server));
         let server = parties.server.clone();
-        let session = kind(Session::new(Arc::clone(&bench.policy), parties));
+        let session = kind(Session::new(Arc::clone(&shared_policy.policy), parties));
         Self {
             server,
-            approvals: Approvals::default(),
-            lasting: Lasting::default(),
+            approvals: SessionApprovals::default(),
+            session_consents: SessionConsents::default(),
             state: Mutex::new(State { session, examiner }),
-            bench,
+            shared_policy,
         }
     }
 
     /// Whether there is nothing to judge.
     pub fn is_idle(&self) -> bool {
-        self.bench.policy.rules().is_empty()
+        self.shared_policy.policy.rules().is_empty()
     }
 
     /// Judges what is between two newlines.
@@ -117,43 +121,54 @@ impl Judge {
         frame: &'f [u8],
     ) -> Handled<'f> {
         let time = Timestamp::now();
-        let found = self.find_out(exchange, direction, frame);
+        let tool_statuses = self.look_up_tools(exchange, direction, frame);
         let mut state = self.state();
         let examiner = &mut state.examiner;
         let findings = examiner
             .as_mut()
             .map(|examiner| examiner.examine(direction, frame, time))
             .unwrap_or_default();
-        self.prepare(&mut state.session, exchange, found.as_ref());
-        if let Some(person) = &self.bench.person {
-            let asked = state.session.questions(direction, frame, time, &findings);
-            if !asked.is_empty() {
+        self.prepare(&mut state.session, exchange, tool_statuses.as_ref());
+        if let Some(person) = &self.shared_policy.person {
+            let questions = state.session.questions(direction, frame, time, &findings);
+            if !questions.is_empty() {
                 // The other direction continues while a person thinks.
                 drop(state);
-                let consents = person.ask(asked, &self.bench.policy, &self.lasting);
+                let consents = person.ask(
+                    questions,
+                    &self.shared_policy.policy,
+                    &self.session_consents,
+                );
                 state = self.state();
-                self.prepare(&mut state.session, exchange, found.as_ref());
+                self.prepare(&mut state.session, exchange, tool_statuses.as_ref());
                 state.session.note_consents(consents);
             }
         }
         state.session.answering(answering.clone());
         let handled = state.session.handle(direction, frame, time, &findings);
         drop(state);
-        let effects = &self.bench.effects;
+        let effects = &self.shared_policy.effects;
         effects.tell(&handled.records);
-        effects.copy(&handled, &self.bench.policy, &self.server, direction, time);
+        effects.copy(
+            &handled,
+            &self.shared_policy.policy,
+            &self.server,
+            direction,
+            time,
+        );
         handled
     }
 
     /// Tells the session what its next frame belongs to, and which tools were approved.
-    fn prepare(&self, session: &mut Session, exchange: u64, found: Option<&Found>) {
+    fn prepare(&self, session: &mut Session, exchange: u64, tool_statuses: Option<&ToolStatuses>) {
         session.enter(exchange);
-        if let (Some(found), Some(approver)) = (found, &self.bench.approver) {
+        if let (Some(tool_statuses), Some(approver)) = (tool_statuses, &self.shared_policy.approver)
+        {
             session.forget_statuses();
-            for (tool, status) in &found.statuses {
+            for (tool, status) in &tool_statuses.statuses {
                 session.note_status(tool, *status);
             }
-            if !found.is_complete {
+            if !tool_statuses.is_complete {
                 session.suppose_status(approver.supposed());
             }
         }
@@ -161,16 +176,21 @@ impl Judge {
 
     /// Finds out which of the tools that a frame is about were approved, if a rule asks. Nothing else waits
     /// meanwhile.
-    fn find_out(&self, exchange: u64, direction: Direction, frame: &[u8]) -> Option<Found> {
-        let approver = self.bench.approver.as_ref()?;
-        let mut asked = Asked::default();
+    fn look_up_tools(
+        &self,
+        exchange: u64,
+        direction: Direction,
+        frame: &[u8],
+    ) -> Option<ToolStatuses> {
+        let approver = self.shared_policy.approver.as_ref()?;
+        let mut query = ToolQuery::default();
         {
             let mut state = self.state();
             state.session.enter(exchange);
-            let ask = &mut |tool: &str, definition: Option<&RawValue>| asked.add(tool, definition);
+            let ask = &mut |tool: &str, definition: Option<&RawValue>| query.add(tool, definition);
             state.session.tools_in(direction, frame, ask);
         }
-        Some(self.approvals.find(approver, &self.server, asked))
+        Some(self.approvals.find(approver, &self.server, query))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -179,12 +199,12 @@ impl Judge {
 
     /// Whether judging may have to wait for the daemon or a person.
     pub fn may_wait(&self) -> bool {
-        self.bench.approver.is_some() || self.bench.person.is_some()
+        self.shared_policy.approver.is_some() || self.shared_policy.person.is_some()
     }
 
     /// Whether a message passes if only its start is known.
     pub fn too_long(&self, direction: Direction, beginning: &[u8]) -> bool {
-        let passes = self.bench.on_failure == OnFailure::Open;
+        let passes = self.shared_policy.on_failure == OnFailure::Open;
         let judged = self.unread(beginning, |session, beginning, time| {
             let mut record = session.too_long(direction, beginning, time)?;
             if passes {
@@ -213,7 +233,7 @@ impl Judge {
             let mut state = self.state();
             record(&mut state.session, text, Timestamp::now())
         };
-        self.bench.effects.tell(record.as_slice());
+        self.shared_policy.effects.tell(record.as_slice());
         record.is_none()
     }
 }

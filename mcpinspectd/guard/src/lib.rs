@@ -52,7 +52,7 @@ use mcpinspect_process::identity::{Launch, of_launch};
 use nix::unistd::{Uid, User, dup2_stdin, dup2_stdout};
 
 use self::child::Server;
-use self::judge::{Bench, Judge};
+use self::judge::{Judge, SharedPolicy};
 use self::log::Log;
 use self::on_failure::OnFailure;
 use self::pump::{Activity, Pump};
@@ -121,10 +121,12 @@ impl Guard {
         let policy = self.policy()?;
         let log = Log::open(self.log.as_deref())?;
         let server = self.server.clone().unwrap_or_else(|| self.name());
-        let bench = Arc::new(Bench::start(policy, self.on_failure, log, &server)?);
+        let shared_policy = Arc::new(SharedPolicy::start(policy, self.on_failure, log, &server)?);
         if let Some(listen) = self.gateway.listen {
-            let served = self.gateway.run(listen, Arc::clone(&bench), &server);
-            bench.effects.finish();
+            let served = self
+                .gateway
+                .run(listen, Arc::clone(&shared_policy), &server);
+            shared_policy.effects.finish();
             return served;
         }
         let parties = Parties {
@@ -132,7 +134,7 @@ impl Guard {
             zone: zone(),
             ..Parties::of(&server)
         };
-        let judge = Arc::new(Judge::new(Arc::clone(&bench), parties));
+        let judge = Arc::new(Judge::new(Arc::clone(&shared_policy), parties));
         // Copies of their own, so that each pipe can be closed when its other side is: descriptors 0 and 1
         // would keep it open.
         let (input, output) = own_pipes().context("cannot take over standard input and output")?;
@@ -164,7 +166,7 @@ impl Guard {
         let status = server.wait()?;
         // The server's last output is still on its way.
         activity.wait_for_silence();
-        bench.effects.finish();
+        shared_policy.effects.finish();
         child::end_like(status)
     }
 

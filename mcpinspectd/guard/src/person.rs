@@ -37,7 +37,7 @@ const DENY: &str = "deny";
 
 /// What was pressed, or why nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pressed {
+enum Choice {
     Once,
     Session,
     Not(Reply),
@@ -47,7 +47,7 @@ struct Question {
     summary: String,
     lines: Vec<String>,
     until: Instant,
-    reply: SyncSender<Pressed>,
+    reply: SyncSender<Choice>,
 }
 
 /// Asks the person.
@@ -58,7 +58,7 @@ pub struct Person {
 
 /// What the person allowed for the rest of a session: rules, each with a tool or method.
 #[derive(Debug, Default)]
-pub struct Lasting(Mutex<HashSet<(usize, String)>>);
+pub struct SessionConsents(Mutex<HashSet<(usize, String)>>);
 
 impl Person {
     /// Starts the thread that asks.
@@ -76,22 +76,27 @@ impl Person {
     }
 
     /// Asks, and waits for the answers.
-    pub fn ask(&self, asked: Vec<Asking>, policy: &Policy, lasting: &Lasting) -> Vec<Consent> {
+    pub fn ask(
+        &self,
+        questions: Vec<Asking>,
+        policy: &Policy,
+        session_consents: &SessionConsents,
+    ) -> Vec<Consent> {
         let answer = |asking: Asking| {
             let key = (
                 asking.rule,
                 asking.tool.as_ref().unwrap_or(&asking.method).clone(),
             );
-            if lasting.holds(&key) {
+            if session_consents.holds(&key) {
                 return asking.answered(Reply::Allowed, true);
             }
             let reply = match self.wait(&asking, policy) {
-                Pressed::Once => Reply::Allowed,
-                Pressed::Session => {
-                    lasting.add(key);
+                Choice::Once => Reply::Allowed,
+                Choice::Session => {
+                    session_consents.add(key);
                     Reply::Allowed
                 }
-                Pressed::Not(reply) => reply,
+                Choice::Not(reply) => reply,
             };
             let passes = match reply {
                 Reply::Allowed => true,
@@ -100,29 +105,29 @@ impl Person {
             };
             asking.answered(reply, passes)
         };
-        asked.into_iter().map(answer).collect()
+        questions.into_iter().map(answer).collect()
     }
 
-    fn wait(&self, asking: &Asking, policy: &Policy) -> Pressed {
+    fn wait(&self, asking: &Asking, policy: &Policy) -> Choice {
         let Some(question) = asking.question(policy) else {
-            return Pressed::Not(Reply::NoOneToAsk);
+            return Choice::Not(Reply::NoOneToAsk);
         };
         let (reply, answer) = sync_channel(1);
-        let asked = self.questions.try_send(Question {
+        let sent = self.questions.try_send(Question {
             summary: heading(asking),
             lines: lines(asking, policy),
             until: Instant::now() + question.timeout,
             reply,
         });
-        match asked {
+        match sent {
             // The thread answers in time, whatever the desktop does.
-            Ok(()) => answer.recv().unwrap_or(Pressed::Not(Reply::NoOneToAsk)),
-            Err(_) => Pressed::Not(Reply::NoAnswer),
+            Ok(()) => answer.recv().unwrap_or(Choice::Not(Reply::NoOneToAsk)),
+            Err(_) => Choice::Not(Reply::NoAnswer),
         }
     }
 }
 
-impl Lasting {
+impl SessionConsents {
     fn holds(&self, key: &(usize, String)) -> bool {
         self.0
             .lock()
@@ -167,7 +172,7 @@ async fn ask_each(mut waiting: mpsc::Receiver<Question>) {
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         let pressed = match timeout(left(question.until), show(&question)).await {
             Ok(pressed) => pressed,
-            Err(_) => Pressed::Not(Reply::NoAnswer),
+            Err(_) => Choice::Not(Reply::NoAnswer),
         };
         // The session may be over by now.
         let _ = question.reply.send(pressed);
@@ -175,8 +180,8 @@ async fn ask_each(mut waiting: mpsc::Receiver<Question>) {
 }
 
 /// Shows a question and waits for a button. Dropping the future closes it.
-async fn show(question: &Question) -> Pressed {
-    let nobody = Pressed::Not(Reply::NoOneToAsk);
+async fn show(question: &Question) -> Choice {
+    let nobody = Choice::Not(Reply::NoOneToAsk);
     let Ok(mut desktop) = Desktop::connect().await else {
         return nobody;
     };
@@ -203,39 +208,39 @@ async fn show(question: &Question) -> Pressed {
     let Ok(id) = notifier.show(card).await else {
         return nobody;
     };
-    let shown = Shown { notifier, id };
+    let open_question = OpenQuestion { notifier, id };
     let pressed = loop {
         match desktop.next().await {
             Some(DesktopEvent::Pressed(pressed, key)) if pressed == id => match key.as_str() {
-                ONCE => break Pressed::Once,
-                SESSION => break Pressed::Session,
+                ONCE => break Choice::Once,
+                SESSION => break Choice::Session,
                 // Other buttons were not offered.
-                _ => break Pressed::Not(Reply::Denied),
+                _ => break Choice::Not(Reply::Denied),
             },
             Some(DesktopEvent::Closed {
                 id: closed,
                 by_person,
             }) if closed == id => {
-                break Pressed::Not(match by_person {
+                break Choice::Not(match by_person {
                     true => Reply::Denied,
                     false => Reply::NoAnswer,
                 });
             }
-            Some(DesktopEvent::Restarted) | None => break Pressed::Not(Reply::NoAnswer),
+            Some(DesktopEvent::Restarted) | None => break Choice::Not(Reply::NoAnswer),
             Some(_) => {}
         }
     };
-    drop(shown);
+    drop(open_question);
     pressed
 }
 
 /// A question on the screen, which is closed when no one waits for the answer any more.
-struct Shown {
+struct OpenQuestion {
     notifier: Notifier,
     id: u32,
 }
 
-impl Drop for Shown {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         let (notifier, id) = (self.notifier.clone(), self.id);
         // Most desktops have closed it themselves.

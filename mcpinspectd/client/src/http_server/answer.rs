@@ -20,7 +20,7 @@ use crate::peer::Received;
 use super::events::{Event, Parser};
 use super::failure::{Refused, transport};
 use super::link::{EVENTS, Link};
-use super::outgoing::Asked;
+use super::outgoing::AwaitedRequest;
 
 /// How many times a stream that brings nothing is requested again.
 const ATTEMPTS: usize = 3;
@@ -32,18 +32,18 @@ impl Link {
     /// Passes on what the response to a request brings.
     pub(super) async fn answer(
         &self,
-        asked: Asked,
+        pending: AwaitedRequest,
         response: Response<Incoming>,
     ) -> Result<(), Failure> {
-        let in_session = self.session().is_some() && !asked.is_modern;
-        if asked.is_initialize && response.status().is_success() {
+        let in_session = self.session().is_some() && !pending.is_modern;
+        if pending.is_initialize && response.status().is_success() {
             self.begin(response.headers());
         }
         if is_stream(&response) {
             // In the modern era, an interrupted stream is lost.
-            let resumable = !asked.is_modern;
+            let resumable = !pending.is_modern;
             return self
-                .follow(Stream::new(response), Some(asked), resumable)
+                .follow(Stream::new(response), Some(pending), resumable)
                 .await;
         }
         let (head, body) = response.into_parts();
@@ -59,11 +59,11 @@ impl Link {
         }
         let is_answer = match head.status {
             StatusCode::UNAUTHORIZED => false,
-            StatusCode::NOT_FOUND if in_session => answers(&body, asked.id),
+            StatusCode::NOT_FOUND if in_session => answers(&body, pending.id),
             status => is_json && is_message(&body, !status.is_success()),
         };
         if is_answer {
-            self.pass(body, Some(asked)).await;
+            self.pass(body, Some(pending)).await;
             return Ok(());
         }
         Err(Refused {
@@ -107,20 +107,20 @@ impl Link {
     async fn follow(
         &self,
         mut stream: Stream,
-        asked: Option<Asked>,
+        pending: Option<AwaitedRequest>,
         resumable: bool,
     ) -> Result<(), Failure> {
         let mut attempts = 0;
         loop {
-            let mut broken = match self.drain(&mut stream, asked, &mut attempts).await {
+            let mut broken = match self.drain(&mut stream, pending, &mut attempts).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => transport("closed", "the server ended the stream before it answered"),
                 Err(failure) => failure,
             };
-            let is_useless = broken.code == Code::Word("too_large");
+            let is_useless = broken.code == Code::Name("too_large");
             loop {
                 let last = stream.parser.last_id().map(str::to_owned);
-                let can_go_on = resumable && (last.is_some() || asked.is_none());
+                let can_go_on = resumable && (last.is_some() || pending.is_none());
                 if is_useless || !can_go_on || attempts >= ATTEMPTS {
                     return Err(broken);
                 }
@@ -147,14 +147,14 @@ impl Link {
     async fn drain(
         &self,
         stream: &mut Stream,
-        asked: Option<Asked>,
+        pending: Option<AwaitedRequest>,
         attempts: &mut usize,
     ) -> Result<bool, Failure> {
         while let Some(event) = stream.next().await? {
             *attempts = 0;
             if event.name == "message"
                 && !event.data.is_empty()
-                && self.pass(event.data, asked).await
+                && self.pass(event.data, pending).await
             {
                 return Ok(true);
             }
@@ -163,12 +163,12 @@ impl Link {
     }
 
     /// Passes a message on. Returns whether it is the answer.
-    pub(super) async fn pass(&self, mut line: Vec<u8>, asked: Option<Asked>) -> bool {
+    pub(super) async fn pass(&self, mut line: Vec<u8>, pending: Option<AwaitedRequest>) -> bool {
         let mut is_answer = false;
-        if let Some(asked) = asked {
-            address(&mut line, asked.id);
-            is_answer = answers(&line, asked.id);
-            if is_answer && asked.is_initialize {
+        if let Some(pending) = pending {
+            address(&mut line, pending.id);
+            is_answer = answers(&line, pending.id);
+            if is_answer && pending.is_initialize {
                 let message: Value = serde_json::from_slice(&line).unwrap_or_default();
                 let revision = message.pointer("/result/protocolVersion");
                 if let Some(revision) = revision.and_then(Value::as_str) {

@@ -36,7 +36,7 @@ impl Refused<'_> {
         let body = String::from_utf8_lossy(self.body);
         let body = printable(body.trim(), QUOTED);
         let kind = printable(self.kind, QUOTED);
-        let said = match body.is_empty() {
+        let detail = match body.is_empty() {
             true => String::new(),
             false => format!(": {body}"),
         };
@@ -44,15 +44,15 @@ impl Refused<'_> {
             StatusCode::UNAUTHORIZED => ("unauthorized", self.unauthorized()),
             StatusCode::FORBIDDEN => (
                 "forbidden",
-                format!("the server forbids this, with HTTP status {status}{said}"),
+                format!("the server forbids this, with HTTP status {status}{detail}"),
             ),
             StatusCode::NOT_FOUND if self.in_session => (
                 "session_ended",
-                format!("the server no longer knows the session{said}"),
+                format!("the server no longer knows the session{detail}"),
             ),
             _ if !status.is_success() => (
                 "http_status",
-                format!("the server answered with HTTP status {status}{said}"),
+                format!("the server answered with HTTP status {status}{detail}"),
             ),
             _ if body.is_empty() => (
                 "no_answer",
@@ -61,7 +61,7 @@ impl Refused<'_> {
             _ => (
                 "not_mcp",
                 format!(
-                    "the server's answer is not an MCP message ({}){said}",
+                    "the server's answer is not an MCP message ({}){detail}",
                     if kind.is_empty() {
                         "no content type"
                     } else {

@@ -35,22 +35,22 @@ pub struct Link {
     /// Held while determining whether the server speaks the older transport.
     pub(super) finding_out: tokio::sync::Mutex<()>,
     is_telling: AtomicBool,
-    memory: Mutex<Memory>,
+    state: Mutex<LinkState>,
 }
 
 #[derive(Default)]
-struct Memory {
+struct LinkState {
     session: Option<HeaderValue>,
     /// The revision of the session.
     revision: Option<HeaderValue>,
     /// Where messages go in the older transport.
     beside: Option<Endpoint>,
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenRequest>,
     tools: Tools,
 }
 
 /// An open request.
-struct Open {
+struct OpenRequest {
     task: AbortHandle,
     is_modern: bool,
 }
@@ -68,30 +68,32 @@ impl Link {
             inbox,
             finding_out: tokio::sync::Mutex::default(),
             is_telling: AtomicBool::new(false),
-            memory: Mutex::default(),
+            state: Mutex::default(),
         })
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Learns a tool's definition.
     pub fn learn(&self, tool: &Value) {
-        self.memory().tools.learn(tool);
+        self.state().tools.learn(tool);
     }
 
     /// Sends messages until there are no more. Requests run concurrently; anything else has arrived
     /// before what follows is sent, because the server may need it.
     pub async fn deliver(self: Arc<Self>, mut outbox: Receiver<String>) {
         while let Some(text) = outbox.recv().await {
-            let message = Outgoing::read(text, &self.memory().tools);
+            let message = Outgoing::read(text, &self.state().tools);
             if let Some(id) = message.request {
                 let is_modern = message.revision.is_some();
                 let asking = tokio::spawn(Arc::clone(&self).ask(id, message));
                 let task = asking.abort_handle();
                 // It has not begun: this is the only thread.
-                self.memory().open.insert(id, Open { task, is_modern });
+                self.state()
+                    .open
+                    .insert(id, OpenRequest { task, is_modern });
             } else if !self.cancel(&message) {
                 self.is_telling.store(true, Ordering::Relaxed);
                 self.tell(&message).await;
@@ -107,8 +109,8 @@ impl Link {
 
     /// In the modern era, a client that no longer wants an answer hangs up.
     fn cancel(&self, message: &Outgoing) -> bool {
-        let mut memory = self.memory();
-        let open = message.cancels.and_then(|id| memory.open.remove(&id));
+        let mut state = self.state();
+        let open = message.cancels.and_then(|id| state.open.remove(&id));
         match open {
             Some(open) if open.is_modern => {
                 open.task.abort();
@@ -121,7 +123,7 @@ impl Link {
     /// Sends a request, and reports if it stays unanswered.
     async fn ask(self: Arc<Self>, id: u64, message: Outgoing) {
         let failure = self.exchange(id, &message).await;
-        self.memory().open.remove(&id);
+        self.state().open.remove(&id);
         if let Some(failure) = failure {
             let unanswered = Received::Unanswered(Some(id), Box::new(failure));
             // No one listens any more at the end.
@@ -139,7 +141,7 @@ impl Link {
             Err(failure) => return Some(failure),
         };
         let may_be_older = is_greeting(&message.method) && is_wrong_place(response.status());
-        let failure = match self.answer(message.asked(id), response).await {
+        let failure = match self.answer(message.pending(id), response).await {
             Ok(()) => transport("no_answer", "the server's response contains no answer"),
             Err(failure) => failure,
         };
@@ -232,8 +234,8 @@ impl Link {
     }
 
     fn identify(&self, headers: &mut HeaderMap) {
-        let memory = self.memory();
-        for (name, value) in [(SESSION, &memory.session), (REVISION, &memory.revision)] {
+        let state = self.state();
+        for (name, value) in [(SESSION, &state.session), (REVISION, &state.revision)] {
             if let Some(value) = value {
                 headers.insert(name, value.clone());
             }
@@ -242,28 +244,28 @@ impl Link {
 
     /// The session, if the server has named one.
     pub(super) fn session(&self) -> Option<HeaderValue> {
-        self.memory().session.clone()
+        self.state().session.clone()
     }
 
     /// Remembers the session that the answer to `initialize` names.
     pub(super) fn begin(&self, headers: &HeaderMap) {
         if let Some(session) = headers.get(SESSION) {
-            self.memory().session = Some(session.clone());
+            self.state().session = Some(session.clone());
         }
     }
 
     /// Remembers the revision of the session.
     pub(super) fn agree(&self, revision: &str) {
-        self.memory().revision = HeaderValue::from_str(revision).ok();
+        self.state().revision = HeaderValue::from_str(revision).ok();
     }
 
     fn beside(&self) -> Option<Endpoint> {
-        self.memory().beside.clone()
+        self.state().beside.clone()
     }
 
     /// Remembers that this is the older transport.
     pub(super) fn go_beside(&self, beside: Endpoint) {
-        self.memory().beside = Some(beside);
+        self.state().beside = Some(beside);
     }
 }
 

@@ -34,7 +34,7 @@ mod outgoing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::peer::{End, Peer, Received, Sent};
+use crate::peer::{Peer, PeerEnd, Received, SendOutcome};
 use anyhow::Context as _;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -112,14 +112,14 @@ impl Drop for HttpServer {
 }
 
 impl Peer for HttpServer {
-    fn send(&mut self, line: &str) -> Sent {
+    fn send(&mut self, line: &str) -> SendOutcome {
         let Some(outbox) = &self.outbox else {
-            return Sent::Closed;
+            return SendOutcome::Closed;
         };
         match outbox.try_send(line.to_owned()) {
-            Ok(()) => Sent::Queued,
-            Err(TrySendError::Full(_)) => Sent::Full,
-            Err(TrySendError::Closed(_)) => Sent::Closed,
+            Ok(()) => SendOutcome::Queued,
+            Err(TrySendError::Full(_)) => SendOutcome::Full,
+            Err(TrySendError::Closed(_)) => SendOutcome::Closed,
         }
     }
 
@@ -139,10 +139,10 @@ impl Peer for HttpServer {
         self.started.elapsed()
     }
 
-    fn end(&mut self) -> End {
-        End {
+    fn end(&mut self) -> PeerEnd {
+        PeerEnd {
             what: "the server ended its event stream".to_owned(),
-            ..End::default()
+            ..PeerEnd::default()
         }
     }
 

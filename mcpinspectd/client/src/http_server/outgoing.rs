@@ -39,7 +39,7 @@ pub struct Outgoing {
 
 /// A request that waits for its answer.
 #[derive(Clone, Copy)]
-pub struct Asked {
+pub struct AwaitedRequest {
     pub id: u64,
     pub is_initialize: bool,
     pub is_modern: bool,
@@ -59,17 +59,17 @@ impl Outgoing {
     pub fn read(text: String, tools: &Tools) -> Self {
         // What this program sends is JSON; a script may send other things, which have no method.
         let message: Value = serde_json::from_str(&text).unwrap_or_default();
-        let word = |path: &str| message.pointer(path).and_then(Value::as_str);
-        let method = word("/method").unwrap_or_default().to_owned();
-        let revision = word(REVISION).map(header_value);
+        let text_at = |path: &str| message.pointer(path).and_then(Value::as_str);
+        let method = text_at("/method").unwrap_or_default().to_owned();
+        let revision = text_at(REVISION).map(header_value);
         let cancels = (method == "notifications/cancelled")
             .then(|| message.pointer("/params/requestId")?.as_u64());
         let mut mirrored = HeaderMap::new();
         if revision.is_some() {
             mirrored.insert("mcp-method", header_value(&method));
             let name = match method.as_str() {
-                "tools/call" | "prompts/get" => word("/params/name"),
-                "resources/read" => word("/params/uri"),
+                "tools/call" | "prompts/get" => text_at("/params/name"),
+                "resources/read" => text_at("/params/uri"),
                 _ => None,
             };
             if let Some(name) = name {
@@ -91,8 +91,8 @@ impl Outgoing {
     }
 
     /// What to remember of it while its answer is awaited.
-    pub fn asked(&self, id: u64) -> Asked {
-        Asked {
+    pub fn pending(&self, id: u64) -> AwaitedRequest {
+        AwaitedRequest {
             id,
             is_initialize: self.method == "initialize",
             is_modern: self.revision.is_some(),

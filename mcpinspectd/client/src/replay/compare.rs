@@ -156,7 +156,7 @@ impl Rules {
             .filter(|pattern| pattern.concerns(subject.method, subject.params))
             .collect();
         let at = patterns.iter().map(|pattern| pattern.start()).collect();
-        let mut walk = Walk {
+        let mut walk = ValueComparison {
             patterns,
             depth: self.depth,
             subject,
@@ -229,7 +229,7 @@ impl Differences {
 }
 
 /// A simultaneous walk down two values.
-struct Walk<'a> {
+struct ValueComparison<'a> {
     patterns: Vec<&'a Pattern>,
     depth: Depth,
     subject: Subject<'a>,
@@ -238,7 +238,7 @@ struct Walk<'a> {
     is_same: bool,
 }
 
-impl Walk<'_> {
+impl ValueComparison<'_> {
     fn is_ignored(&self, at: &[Position]) -> bool {
         let mut both = self.patterns.iter().zip(at);
         both.any(|(pattern, at)| pattern.ends(*at))

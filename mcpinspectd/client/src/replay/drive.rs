@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use super::compare::{Differences, Rules};
 use super::envelope::{self, CANCELLED, Renamed};
-use super::recording::{Recording, Said, What};
+use super::recording::{Recording, TapeMessage, TapeMessageKind};
 use super::report::{Report, Substitution};
 use super::speed::Speed;
 use crate::peer::Peer;
@@ -75,7 +75,7 @@ pub fn drive(
 
 /// Messages that the server sends of its own accord, by method.
 #[derive(Clone, Copy, Debug, Default)]
-struct Count {
+struct MessageCount {
     on_tape: u64,
     now: u64,
 }
@@ -86,7 +86,7 @@ struct Driver<'a> {
     peer: &'a mut dyn Peer,
     next_id: u64,
     /// Open requests, by id.
-    open: HashMap<u64, Asked>,
+    open: HashMap<u64, ReplayedRequest>,
     /// Their ids, by a request's position on the tape.
     ids: HashMap<usize, u64>,
     cancelled: HashSet<u64>,
@@ -94,7 +94,7 @@ struct Driver<'a> {
     /// Requests of the server on the tape, by method.
     answers: HashMap<&'a str, VecDeque<usize>>,
     /// Requests and notifications of the server, by method.
-    counts: BTreeMap<(String, bool), Count>,
+    counts: BTreeMap<(String, bool), MessageCount>,
     outbox: VecDeque<String>,
     /// Unrequested messages and bytes.
     unasked: (u64, u64),
@@ -106,7 +106,7 @@ struct Driver<'a> {
 }
 
 /// A request waiting for its answer.
-struct Asked {
+struct ReplayedRequest {
     /// Its position on the tape; `None` for a handshake that the tape does not have.
     at: Option<usize>,
     params: Option<Value>,
@@ -115,7 +115,7 @@ struct Asked {
     failed: Option<String>,
 }
 
-impl Asked {
+impl ReplayedRequest {
     /// A request sent now.
     fn now(at: Option<usize>, params: Option<Value>, sent: Duration) -> Self {
         Self {
@@ -130,19 +130,19 @@ impl Asked {
 impl<'a> Driver<'a> {
     fn new(recording: &'a Recording, settings: &'a Settings, peer: &'a mut dyn Peer) -> Self {
         let mut answers: HashMap<&str, VecDeque<usize>> = HashMap::new();
-        let mut counts: BTreeMap<(String, bool), Count> = BTreeMap::new();
-        for (at, said) in recording.messages.iter().enumerate() {
-            if said.direction == Direction::ClientToServer {
+        let mut counts: BTreeMap<(String, bool), MessageCount> = BTreeMap::new();
+        for (at, recorded) in recording.messages.iter().enumerate() {
+            if recorded.direction == Direction::ClientToServer {
                 continue;
             }
-            let is_request = matches!(said.what, What::Request { .. });
-            if let Some(method) = said.method() {
+            let is_request = matches!(recorded.kind, TapeMessageKind::Request { .. });
+            if let Some(method) = recorded.method() {
                 let count = counts.entry((method.to_owned(), is_request)).or_default();
                 count.on_tape += 1;
                 if is_request {
                     answers.entry(method).or_default().push_back(at);
                 }
-            } else if said.what == What::Invalid {
+            } else if recorded.kind == TapeMessageKind::Invalid {
                 let count = counts.entry((NO_MESSAGE.to_owned(), false));
                 count.or_default().on_tape += 1;
             }
@@ -183,29 +183,31 @@ impl<'a> Driver<'a> {
             self.handshake()?;
         }
         let recording = self.recording;
-        let mut before = recording.messages.first().map(|said| said.time);
-        for (at, said) in recording.messages.iter().enumerate() {
-            let gap = before.map_or(0, |before| said.time.nanos_since(before));
-            before = Some(said.time);
-            match (said.direction, &said.what) {
-                (Direction::ClientToServer, What::Request { method, .. })
+        let mut before = recording.messages.first().map(|recorded| recorded.time);
+        for (at, recorded) in recording.messages.iter().enumerate() {
+            let gap = before.map_or(0, |before| recorded.time.nanos_since(before));
+            before = Some(recorded.time);
+            match (recorded.direction, &recorded.kind) {
+                (Direction::ClientToServer, TapeMessageKind::Request { method, .. })
                     if !self.is_over() && self.is_chosen(method) =>
                 {
                     self.pace(Duration::from_nanos(gap));
-                    self.request(at, said);
+                    self.request(at, recorded);
                 }
-                (Direction::ClientToServer, What::Request { .. }) => self.report.not_sent += 1,
-                (Direction::ClientToServer, What::Notification { method })
+                (Direction::ClientToServer, TapeMessageKind::Request { .. }) => {
+                    self.report.not_sent += 1
+                }
+                (Direction::ClientToServer, TapeMessageKind::Notification { method })
                     if !self.is_over()
                         && self.is_chosen(method)
                         && !(has_greeted && &**method == INITIALIZED) =>
                 {
                     self.pace(Duration::from_nanos(gap));
-                    self.notification(said);
+                    self.notification(recorded);
                 }
                 (
                     Direction::ServerToClient,
-                    What::Response {
+                    TapeMessageKind::Response {
                         request: Some(request),
                     },
                 ) => self.wait(*request)?,
@@ -229,26 +231,26 @@ impl<'a> Driver<'a> {
         self.stopped.is_some()
     }
 
-    fn request(&mut self, at: usize, said: &Said) {
-        let What::Request { id: old, .. } = &said.what else {
+    fn request(&mut self, at: usize, recorded: &TapeMessage) {
+        let TapeMessageKind::Request { id: old, .. } = &recorded.kind else {
             return;
         };
         let id = self.next_id;
         self.next_id += 1;
-        let Some(params) = self.say(said, Some(id)) else {
+        let Some(params) = self.say(recorded, Some(id)) else {
             return;
         };
         self.renamed.id(old, id);
         self.ids.insert(at, id);
         self.report.requests += 1;
-        let asked = Asked::now(Some(at), params, self.peer.elapsed());
-        self.open.insert(id, asked);
+        let pending = ReplayedRequest::now(Some(at), params, self.peer.elapsed());
+        self.open.insert(id, pending);
         self.flush();
     }
 
-    fn notification(&mut self, said: &Said) {
-        let params = self.say(said, None).flatten();
-        if said.method() == Some(CANCELLED)
+    fn notification(&mut self, recorded: &TapeMessage) {
+        let params = self.say(recorded, None).flatten();
+        if recorded.method() == Some(CANCELLED)
             && let Some(id) = params
                 .as_ref()
                 .and_then(|params| params.get("requestId")?.as_u64())
@@ -259,10 +261,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Puts a message of the tape into the outbox, and returns its parameters, if they could be read.
-    fn say(&mut self, said: &Said, id: Option<u64>) -> Option<Option<Value>> {
-        let message = said.message()?;
+    fn say(&mut self, recorded: &TapeMessage, id: Option<u64>) -> Option<Option<Value>> {
+        let message = recorded.message()?;
         let assignments = &self.settings.assignments;
-        let outgoing = envelope::outgoing(&said.text, &message, id, assignments, &self.renamed)?;
+        let outgoing =
+            envelope::outgoing(&recorded.text, &message, id, assignments, &self.renamed)?;
         let applied = self.report.substitutions.iter_mut().zip(outgoing.places);
         for (substitution, places) in applied {
             substitution.places += places as u64;
@@ -293,7 +296,7 @@ impl<'a> Driver<'a> {
             recording.without_text,
             "messages of the tape have no text",
         );
-        let masked = |(_, said): &(usize, &Said)| said.is_masked;
+        let masked = |(_, recorded): &(usize, &TapeMessage)| recorded.is_masked;
         let sent = recording.requests(Direction::ClientToServer);
         let masked = sent.filter(masked).count() as u64;
         match recording.header.is_anonymised {

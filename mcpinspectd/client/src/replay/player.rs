@@ -10,12 +10,12 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::TREE;
-use super::recording::{Recording, Said};
+use super::recording::{Recording, TapeMessage};
 use super::speed::{Speed, SpeedError};
 
 /// Where to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Break {
+pub enum Breakpoint {
     /// At a request or notification of this method.
     Method(Pattern),
     /// At a call of this tool.
@@ -24,9 +24,9 @@ pub enum Break {
     Error,
 }
 
-/// A place on a tape.
+/// A position on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TapePosition {
     /// The message with this number.
     Message(u64),
     /// This long after the first one.
@@ -43,11 +43,11 @@ pub enum Command {
     /// Show this many messages, and stop.
     Step(u64),
     /// Go somewhere else.
-    Seek(Place),
+    Seek(TapePosition),
     /// Go faster or slower.
     Speed(Speed),
     /// Stop there.
-    Break(Break),
+    Break(Breakpoint),
     /// End.
     Quit,
 }
@@ -55,9 +55,9 @@ pub enum Command {
 /// Why a text is none of these.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlayerError {
-    /// It is not a place.
+    /// It is not a position.
     #[error("invalid position `{0}`: expected a message number or 1.5s")]
-    Place(String),
+    Position(String),
     /// It is not a command.
     #[error(
         "unknown command `{0}`: expected play, pause, step [N], seek PLACE, speed SPEED, break WHERE or quit"
@@ -89,7 +89,7 @@ pub struct Player<'a> {
     at: usize,
     until: usize,
     speed: Speed,
-    breaks: Vec<Break>,
+    breaks: Vec<Breakpoint>,
     /// Messages to show before stopping; `None` plays on.
     steps: Option<u64>,
     /// Whether the next message is due without waiting.
@@ -97,13 +97,13 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Plays `recording` from one place to another, both inclusive.
+    /// Plays `recording` from one position to another, both inclusive.
     pub fn new(
         recording: &'a Recording,
-        from: Option<Place>,
-        until: Option<Place>,
+        from: Option<TapePosition>,
+        until: Option<TapePosition>,
         speed: Speed,
-        breaks: Vec<Break>,
+        breaks: Vec<Breakpoint>,
     ) -> Self {
         let end = recording.messages.len();
         let mut player = Self {
@@ -115,12 +115,14 @@ impl<'a> Player<'a> {
             steps: None,
             is_due: true,
         };
-        player.at = from.map_or(0, |from| player.place(from));
+        player.at = from.map_or(0, |from| player.position(from));
         player.until = match until {
-            Some(Place::Message(number)) => player.place(Place::Message(number.saturating_add(1))),
-            Some(Place::After(after)) => {
-                player.place(Place::After(after.saturating_add(Duration::from_nanos(1))))
+            Some(TapePosition::Message(number)) => {
+                player.position(TapePosition::Message(number.saturating_add(1)))
             }
+            Some(TapePosition::After(after)) => player.position(TapePosition::After(
+                after.saturating_add(Duration::from_nanos(1)),
+            )),
             None => end,
         };
         player
@@ -145,7 +147,9 @@ impl<'a> Player<'a> {
             .checked_sub(1)
             .and_then(|before| messages.get(before));
         let gap = match (before, messages.get(self.at)) {
-            (Some(before), Some(said)) if !self.is_due => said.time.nanos_since(before.time),
+            (Some(before), Some(recorded)) if !self.is_due => {
+                recorded.time.nanos_since(before.time)
+            }
             _ => 0,
         };
         Next::Show(self.at, self.speed.wait(Duration::from_nanos(gap)))
@@ -153,8 +157,9 @@ impl<'a> Player<'a> {
 
     /// Notes that the next message was shown. Returns whether to stop at it.
     pub fn shown(&mut self) -> bool {
-        let said = self.recording.messages.get(self.at);
-        let stops = said.is_some_and(|said| self.breaks.iter().any(|one| one.is_at(said)));
+        let recorded = self.recording.messages.get(self.at);
+        let stops =
+            recorded.is_some_and(|recorded| self.breaks.iter().any(|one| one.is_at(recorded)));
         self.at += 1;
         self.is_due = self.steps.is_some();
         if let Some(steps) = &mut self.steps {
@@ -178,8 +183,8 @@ impl<'a> Player<'a> {
                 self.steps = Some(count);
                 self.is_due = true;
             }
-            Command::Seek(place) => {
-                self.at = self.place(place);
+            Command::Seek(position) => {
+                self.at = self.position(position);
                 self.is_due = true;
             }
             Command::Speed(speed) => self.speed = speed,
@@ -190,32 +195,37 @@ impl<'a> Player<'a> {
     }
 
     /// The index of a place: the first message that is not before it.
-    fn place(&self, place: Place) -> usize {
+    fn position(&self, position: TapePosition) -> usize {
         let messages = &self.recording.messages;
-        match place {
-            Place::Message(number) => messages.partition_point(|said| said.number < number),
-            Place::After(after) => {
-                let start = messages.first().map(|said| said.time).unwrap_or_default();
-                messages.partition_point(|said| {
-                    u128::from(said.time.nanos_since(start)) < after.as_nanos()
+        match position {
+            TapePosition::Message(number) => {
+                messages.partition_point(|recorded| recorded.number < number)
+            }
+            TapePosition::After(after) => {
+                let start = messages
+                    .first()
+                    .map(|recorded| recorded.time)
+                    .unwrap_or_default();
+                messages.partition_point(|recorded| {
+                    u128::from(recorded.time.nanos_since(start)) < after.as_nanos()
                 })
             }
         }
     }
 }
 
-impl Break {
-    fn is_at(&self, said: &Said) -> bool {
-        let Some(message) = said.message() else {
+impl Breakpoint {
+    fn is_at(&self, recorded: &TapeMessage) -> bool {
+        let Some(message) = recorded.message() else {
             return false;
         };
         let params = || -> Option<Value> { json::value(message.params()?, &mut Budget::of(TREE)) };
         match self {
-            Self::Method(pattern) => said
+            Self::Method(pattern) => recorded
                 .method()
                 .is_some_and(|method| pattern.concerns(method, params().as_ref())),
             Self::Tool(name) => {
-                said.method() == Some("tools/call")
+                recorded.method() == Some("tools/call")
                     && params().is_some_and(|params| {
                         params["name"].as_str().is_some_and(|tool| glob(name, tool))
                     })
@@ -245,7 +255,7 @@ pub fn is_error(message: &Message<'_>) -> bool {
     }
 }
 
-impl FromStr for Break {
+impl FromStr for Breakpoint {
     type Err = PlayerError;
 
     fn from_str(text: &str) -> Result<Self, PlayerError> {
@@ -257,11 +267,11 @@ impl FromStr for Break {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for TapePosition {
     type Err = PlayerError;
 
     fn from_str(text: &str) -> Result<Self, PlayerError> {
-        let wrong = || PlayerError::Place(text.to_owned());
+        let wrong = || PlayerError::Position(text.to_owned());
         match text.strip_suffix('s') {
             Some(seconds) => {
                 let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
@@ -287,9 +297,9 @@ impl FromStr for Command {
             ("play", "") => Ok(Self::Play),
             ("pause", "") => Ok(Self::Pause),
             ("quit", "") => Ok(Self::Quit),
-            ("seek", place) => Ok(Self::Seek(place.parse()?)),
+            ("seek", position) => Ok(Self::Seek(position.parse()?)),
             ("speed", speed) => Ok(Self::Speed(speed.parse()?)),
-            ("break", place) => Ok(Self::Break(place.parse()?)),
+            ("break", position) => Ok(Self::Break(position.parse()?)),
             _ => Err(wrong()),
         }
     }
@@ -346,12 +356,12 @@ mod tests {
     fn it_plays_from_one_place_to_another_at_its_speed() {
         let recording = recording();
         let play = |from: Option<&str>, until: Option<&str>, speed: &str| {
-            let place = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+            let position = |text: Option<&str>| text.map(|text| text.parse().unwrap());
             let speed = speed.parse().unwrap();
             shown(&mut Player::new(
                 &recording,
-                place(from),
-                place(until),
+                position(from),
+                position(until),
                 speed,
                 Vec::new(),
             ))

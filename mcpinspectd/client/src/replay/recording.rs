@@ -27,22 +27,22 @@ pub struct Recording {
     /// Its header.
     pub header: Header,
     /// Its messages in order; the members of batches are messages of their own.
-    pub messages: Vec<Said>,
+    pub messages: Vec<TapeMessage>,
     /// Messages whose text was not recorded.
     pub without_text: u64,
 }
 
 /// A message.
 #[derive(Debug)]
-pub struct Said {
+pub struct TapeMessage {
     /// Its number on the tape, from 1; that of its batch.
     pub number: u64,
-    /// When.
+    /// When it was sent.
     pub time: Timestamp,
     /// Which way.
     pub direction: Direction,
     /// What it is.
-    pub what: What,
+    pub kind: TapeMessageKind,
     /// Its text.
     pub text: Box<str>,
     /// Whether secrets in it are masked.
@@ -51,7 +51,7 @@ pub struct Said {
 
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TapeMessageKind {
     /// A request.
     Request {
         /// Its method.
@@ -98,7 +98,7 @@ impl Recording {
     /// # Errors
     /// It cannot be read, or replayed.
     pub fn read<R: BufRead>(tape: TapeReader<R>) -> Result<Self, RecordingError> {
-        let mut reading = Reading {
+        let mut reader = RecordingReader {
             recording: Self {
                 header: tape.header().clone(),
                 messages: Vec::new(),
@@ -108,9 +108,9 @@ impl Recording {
             open: HashMap::new(),
         };
         for entry in tape {
-            reading.entry(entry?)?;
+            reader.entry(entry?)?;
         }
-        let recording = reading.recording;
+        let recording = reader.recording;
         if recording.messages.is_empty() && recording.without_text > 0 {
             return Err(RecordingError::NoText);
         }
@@ -118,27 +118,30 @@ impl Recording {
     }
 
     /// Requests of one side, with their indexes.
-    pub fn requests(&self, direction: Direction) -> impl Iterator<Item = (usize, &Said)> {
+    pub fn requests(&self, direction: Direction) -> impl Iterator<Item = (usize, &TapeMessage)> {
         let messages = self.messages.iter().enumerate();
-        messages.filter(move |(_, said)| {
-            said.direction == direction && matches!(said.what, What::Request { .. })
+        messages.filter(move |(_, recorded)| {
+            recorded.direction == direction
+                && matches!(recorded.kind, TapeMessageKind::Request { .. })
         })
     }
 }
 
-impl Said {
+impl TapeMessage {
     /// Its method, unless it is an answer.
     pub fn method(&self) -> Option<&str> {
-        match &self.what {
-            What::Request { method, .. } | What::Notification { method } => Some(method),
+        match &self.kind {
+            TapeMessageKind::Request { method, .. } | TapeMessageKind::Notification { method } => {
+                Some(method)
+            }
             _ => None,
         }
     }
 
     /// The index of its answer.
     pub fn answer(&self) -> Option<usize> {
-        match self.what {
-            What::Request { answer, .. } => answer,
+        match self.kind {
+            TapeMessageKind::Request { answer, .. } => answer,
             _ => None,
         }
     }
@@ -152,14 +155,14 @@ impl Said {
     }
 }
 
-struct Reading {
+struct RecordingReader {
     recording: Recording,
     bytes: usize,
     /// Requests without an answer so far, by their direction and id.
     open: HashMap<(Direction, Box<str>), usize>,
 }
 
-impl Reading {
+impl RecordingReader {
     fn entry(&mut self, entry: Entry) -> Result<(), RecordingError> {
         let text = match (&entry.message, &entry.text) {
             (Some(message), _) => message.0.get(),
@@ -196,41 +199,41 @@ impl Reading {
         }
         let at = messages.len();
         let direction = entry.direction;
-        let what = match message {
+        let kind = match message {
             Some(Message::Request(request)) => {
                 let id: Box<str> = request.id.0.into();
                 self.open.insert((direction, id.clone()), at);
-                What::Request {
+                TapeMessageKind::Request {
                     method: request.method.as_ref().into(),
                     id,
                     answer: None,
                 }
             }
-            Some(Message::Notification(notification)) => What::Notification {
+            Some(Message::Notification(notification)) => TapeMessageKind::Notification {
                 method: notification.method.as_ref().into(),
             },
             Some(Message::Response(response)) => {
                 let id = response.id.map(|id| (direction.reverse(), id.0.into()));
                 let request = id.and_then(|id| self.open.remove(&id));
-                if let Some(Said {
-                    what: What::Request { answer, .. },
+                if let Some(TapeMessage {
+                    kind: TapeMessageKind::Request { answer, .. },
                     ..
                 }) = request.and_then(|request| messages.get_mut(request))
                 {
                     *answer = Some(at);
                 }
-                What::Response { request }
+                TapeMessageKind::Response { request }
             }
-            None => What::Invalid,
+            None => TapeMessageKind::Invalid,
         };
         // A time that cannot be read, or goes back, becomes that of the previous message.
-        let before = messages.last().map_or(0, |said| said.time.0);
+        let before = messages.last().map_or(0, |recorded| recorded.time.0);
         let time = Timestamp::parse(&entry.time).map_or(0, |time| time.0);
-        messages.push(Said {
+        messages.push(TapeMessage {
             number: entry.sequence,
             time: Timestamp(time.max(before)),
             direction,
-            what,
+            kind,
             text: text.into(),
             is_masked: entry.modified,
         });

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::TREE;
 use super::fault::{Delay, Fault};
-use super::recording::{Recording, Said, What};
+use super::recording::{Recording, TapeMessage, TapeMessageKind};
 use super::speed::Speed;
 use index::Index;
 pub use index::Matching;
@@ -69,9 +69,9 @@ pub struct Served {
     /// Requests that failed on purpose.
     pub failed: u64,
     /// Requests of the tape that the client did not make.
-    pub not_consumed: Vec<Named>,
+    pub not_consumed: Vec<RequestPath>,
     /// Requests that the tape does not have.
-    pub not_on_tape: Vec<Named>,
+    pub not_on_tape: Vec<RequestPath>,
     /// More of those.
     pub more_not_on_tape: u64,
     /// Lines of the client that are not messages.
@@ -80,7 +80,7 @@ pub struct Served {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Named {
+pub struct RequestPath {
     /// Its method and, if something is called, its name: a path.
     pub path: String,
     /// Its number on the tape.
@@ -97,18 +97,18 @@ pub struct Server<'a> {
     /// What the server says because of each message of the client, by that message's index on the tape, in order.
     follows: HashMap<usize, Vec<usize>>,
     /// What waits for an answer of the client, by the id of the request to the client.
-    waiting: VecDeque<(u64, Play)>,
+    waiting: VecDeque<(u64, PendingPlayback)>,
     next_id: u64,
     served: Served,
 }
 
 /// The lines sent because of one message of the client.
 #[derive(Debug)]
-struct Play {
+struct PendingPlayback {
     /// What is left of it, as indexes on the tape.
     left: VecDeque<usize>,
     /// The request that it is about: on the tape, and now.
-    asked: Option<Asked>,
+    client_request: Option<ClientRequest>,
     /// The delay of what comes next.
     after: Duration,
     /// The time on the tape at which the delay began.
@@ -117,7 +117,7 @@ struct Play {
 
 /// A request of the client.
 #[derive(Debug)]
-struct Asked {
+struct ClientRequest {
     at: usize,
     id: String,
     params: Option<Value>,
@@ -163,10 +163,10 @@ impl<'a> Server<'a> {
         let left = self.index.left().into_iter();
         self.served.not_consumed = left
             .filter_map(|at| {
-                let said = self.recording.messages.get(at)?;
-                Some(Named {
-                    path: named(said),
-                    message: Some(said.number),
+                let recorded = self.recording.messages.get(at)?;
+                Some(RequestPath {
+                    path: named(recorded),
+                    message: Some(recorded.number),
                 })
             })
             .collect();
@@ -180,14 +180,14 @@ impl<'a> Server<'a> {
             Message::Request(request) => self.request(request, out),
             Message::Notification(notification) => {
                 let at = self.index.notification(&notification.method);
-                let said = at.and_then(|at| self.recording.messages.get(at));
+                let recorded = at.and_then(|at| self.recording.messages.get(at));
                 let left = at.and_then(|at| self.follows.get(&at));
-                if let (Some(said), Some(left)) = (said, left) {
-                    let play = Play {
+                if let (Some(recorded), Some(left)) = (recorded, left) {
+                    let play = PendingPlayback {
                         left: left.iter().copied().collect(),
-                        asked: None,
+                        client_request: None,
                         after: Duration::ZERO,
-                        since: said.time,
+                        since: recorded.time,
                     };
                     self.play(play, out);
                 }
@@ -197,7 +197,7 @@ impl<'a> Server<'a> {
                 let at = self
                     .waiting
                     .iter()
-                    .position(|(asked, _)| Some(*asked) == id);
+                    .position(|(client_request, _)| Some(*client_request) == id);
                 if let Some((_, mut play)) = at.and_then(|at| self.waiting.remove(at)) {
                     play.after = Duration::ZERO;
                     self.play(play, out);
@@ -238,49 +238,51 @@ impl<'a> Server<'a> {
             .flatten()
             .copied()
             .collect();
-        let said = self.recording.messages.get(at);
-        if let Some(answer) = said.and_then(Said::answer) {
+        let recorded = self.recording.messages.get(at);
+        if let Some(answer) = recorded.and_then(TapeMessage::answer) {
             let place = left.partition_point(|other| *other < answer);
             left.insert(place, answer);
         }
-        let asked = Asked {
+        let client_request = ClientRequest {
             at,
             id: id.to_owned(),
             params,
         };
         self.play(
-            Play {
+            PendingPlayback {
                 left,
-                asked: Some(asked),
+                client_request: Some(client_request),
                 after: delay,
-                since: said.map(|said| said.time).unwrap_or_default(),
+                since: recorded.map(|recorded| recorded.time).unwrap_or_default(),
             },
             out,
         );
     }
 
     /// Emits what is due, up to the first request that the client has to answer first.
-    fn play(&mut self, mut play: Play, out: &mut Vec<Line>) {
+    fn play(&mut self, mut play: PendingPlayback, out: &mut Vec<Line>) {
         let recording = self.recording;
         while let Some(at) = play.left.pop_front() {
-            let Some(said) = recording.messages.get(at) else {
+            let Some(recorded) = recording.messages.get(at) else {
                 continue;
             };
-            let gap = Duration::from_nanos(said.time.nanos_since(play.since));
+            let gap = Duration::from_nanos(recorded.time.nanos_since(play.since));
             play.after = play.after.max(self.settings.speed.wait(gap));
-            let text = match &said.what {
-                What::Response { .. } => self.answer(said, play.asked.as_ref()),
-                What::Request { .. } => {
+            let text = match &recorded.kind {
+                TapeMessageKind::Response { .. } => {
+                    self.answer(recorded, play.client_request.as_ref())
+                }
+                TapeMessageKind::Request { .. } => {
                     let id = self.next_id;
                     self.next_id += 1;
-                    let line = lines::with_id(said, &id.to_string());
+                    let line = lines::with_id(recorded, &id.to_string());
                     if let Some(text) = line {
                         out.push(Line {
                             after: play.after,
                             text,
                         });
                     }
-                    let answer = said.answer().and_then(|at| recording.messages.get(at));
+                    let answer = recorded.answer().and_then(|at| recording.messages.get(at));
                     if let (Some(answer), false) = (answer, play.left.is_empty()) {
                         play.since = answer.time;
                         self.waiting.push_back((id, play));
@@ -292,10 +294,13 @@ impl<'a> Server<'a> {
                     continue;
                 }
                 _ => {
-                    let request = play.asked.as_ref();
-                    let old = request.and_then(|asked| recording.messages.get(asked.at));
-                    let now = request.map(|asked| (asked.id.as_str(), asked.params.as_ref()));
-                    lines::notification(said, old, now)
+                    let request = play.client_request.as_ref();
+                    let old = request
+                        .and_then(|client_request| recording.messages.get(client_request.at));
+                    let now = request.map(|client_request| {
+                        (client_request.id.as_str(), client_request.params.as_ref())
+                    });
+                    lines::notification(recorded, old, now)
                 }
             };
             if let Some(text) = text {
@@ -308,14 +313,21 @@ impl<'a> Server<'a> {
     }
 
     /// The answer on the tape, under the client's id, with values substituted.
-    fn answer(&self, said: &Said, asked: Option<&Asked>) -> Option<String> {
-        let asked = asked?;
-        let request = self.recording.messages.get(asked.at)?;
+    fn answer(
+        &self,
+        recorded: &TapeMessage,
+        client_request: Option<&ClientRequest>,
+    ) -> Option<String> {
+        let client_request = client_request?;
+        let request = self.recording.messages.get(client_request.at)?;
         let method = request.method()?;
-        lines::answer(said, &asked.id, |answer| {
+        lines::answer(recorded, &client_request.id, |answer| {
             let mut places = 0;
             for assignment in &self.settings.assignments {
-                if assignment.pattern.concerns(method, asked.params.as_ref()) {
+                if assignment
+                    .pattern
+                    .concerns(method, client_request.params.as_ref())
+                {
                     places += assignment.pattern.set(answer, &assignment.value);
                 }
             }
@@ -354,7 +366,7 @@ impl<'a> Server<'a> {
             text: error(id, code, reason),
         });
         if self.served.not_on_tape.len() < MAX_UNKNOWN {
-            self.served.not_on_tape.push(Named {
+            self.served.not_on_tape.push(RequestPath {
                 path: lines::path(method, params),
                 message: None,
             });
@@ -372,9 +384,9 @@ fn now(text: String) -> Line {
 }
 
 /// The path of a request of the tape.
-fn named(said: &Said) -> String {
-    let params = lines::params_of(said);
-    lines::path(said.method().unwrap_or_default(), params.as_ref())
+fn named(recorded: &TapeMessage) -> String {
+    let params = lines::params_of(recorded);
+    lines::path(recorded.method().unwrap_or_default(), params.as_ref())
 }
 
 fn error(id: &str, code: i64, reason: &str) -> String {

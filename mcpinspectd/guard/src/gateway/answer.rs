@@ -10,73 +10,73 @@ use mcpinspect_core::model::Direction;
 use mcpinspect_core::wire::framing::DEFAULT_MAX_FRAME;
 use tokio::time::timeout;
 
-use super::asked::{Asked, Judged, Passed, judged};
+use super::admitted::{AdmittedRequest, ForwardedPart, JudgedFrame, judged};
 use super::body::{Flow, Source};
+use super::body_summary::BodySummary;
 use super::heads::{self, Kind, SESSION};
 use super::hub::Hub;
+use super::memory::MemoryReservation;
 use super::reply::{self, INVALID};
-use super::room::Held;
-use super::said::Said;
 use super::sessions::Key;
 use super::stream::Stream;
 
 const BOTH: &str = "the server's answer can be read in more than one way";
 
 /// Passes the response on.
-pub async fn answer(asked: Asked, response: Response<Incoming>) -> Response<Flow> {
+pub async fn answer(admitted: AdmittedRequest, response: Response<Incoming>) -> Response<Flow> {
     let (head, body) = response.into_parts();
     let bad = StatusCode::BAD_GATEWAY;
     if heads::repeated(&head.headers).is_some() {
-        return asked.failed(bad, BOTH).await;
+        return admitted.failed(bad, BOTH).await;
     }
     let mut headers = heads::downward(&head.headers);
-    if head.status.is_redirection() && !stays(&asked, &mut headers) {
-        let words = "the server redirects to another server, which is not behind this gateway";
-        return asked.failed(bad, words).await;
+    if head.status.is_redirection() && !stays(&admitted, &mut headers) {
+        let text = "the server redirects to another server, which is not behind this gateway";
+        return admitted.failed(bad, text).await;
     }
-    let Ok(asked) = remembered(asked, head.status, &headers) else {
-        let words = "the gateway has reached its maximum number of sessions; raise it with `--max-sessions`";
-        return reply::refusal(StatusCode::SERVICE_UNAVAILABLE, None, INVALID, words);
+    let Ok(admitted) = remembered(admitted, head.status, &headers) else {
+        let text = "the gateway has reached its maximum number of sessions; raise it with `--max-sessions`";
+        return reply::refusal(StatusCode::SERVICE_UNAVAILABLE, None, INVALID, text);
     };
-    let is_empty = body.is_end_stream() && asked.own.is_empty();
-    if is_empty || asked.method == Method::HEAD {
+    let is_empty = body.is_end_stream() && admitted.own.is_empty();
+    if is_empty || admitted.method == Method::HEAD {
         return response_of(head.status, headers, Flow::of(""));
     }
     let Ok(mut source) = Source::new(&mut headers, body) else {
-        let words = "the server's answer has an unsupported content encoding";
-        return asked.failed(bad, words).await;
+        let text = "the server's answer has an unsupported content encoding";
+        return admitted.failed(bad, text).await;
     };
     let kind = heads::kind(&headers);
     match kind {
-        Kind::Both => return asked.failed(bad, BOTH).await,
+        Kind::Both => return admitted.failed(bad, BOTH).await,
         Kind::Events => {
             headers.remove(CONTENT_LENGTH);
-            let session = headers.get(SESSION).or(asked.session()).cloned();
-            let flow = Stream::start(asked, source, session);
+            let session = headers.get(SESSION).or(admitted.session()).cloned();
+            let flow = Stream::start(admitted, source, session);
             return response_of(head.status, headers, flow);
         }
         Kind::Json | Kind::Other => {}
     }
-    let mut start = Beginning::new(&asked.hub);
-    if kind == Kind::Other && asked.own.is_empty() {
+    let mut start = PartialBody::new(&admitted.hub);
+    if kind == Kind::Other && admitted.own.is_empty() {
         match start.peek(&mut source).await {
             Ok(true) => {}
             Ok(false) => {
                 let flow = raw(start.bytes.freeze(), source);
                 return response_of(head.status, headers, flow);
             }
-            Err(words) => return asked.failed(bad, words).await,
+            Err(text) => return admitted.failed(bad, text).await,
         }
     }
-    if let Err(words) = start.finish(&mut source).await {
-        if words == TOO_LONG {
-            let judge = &asked.party.judge;
+    if let Err(text) = start.finish(&mut source).await {
+        if text == TOO_LONG {
+            let judge = &admitted.client_session.judge;
             judge.ambiguous(Direction::ServerToClient, &start.bytes, "too_long");
         }
-        return asked.failed(bad, words).await;
+        return admitted.failed(bad, text).await;
     }
     headers.remove(CONTENT_LENGTH);
-    whole(asked, head.status, headers, start).await
+    whole(admitted, head.status, headers, start).await
 }
 
 fn response_of(status: StatusCode, headers: HeaderMap, flow: Flow) -> Response<Flow> {
@@ -87,50 +87,50 @@ fn response_of(status: StatusCode, headers: HeaderMap, flow: Flow) -> Response<F
 }
 
 /// Whether a redirect stays on this server; if it does, it leads through the gateway.
-fn stays(asked: &Asked, headers: &mut HeaderMap) -> bool {
+fn stays(admitted: &AdmittedRequest, headers: &mut HeaderMap) -> bool {
     let Some(location) = headers.get(LOCATION) else {
         return true;
     };
     let location = String::from_utf8_lossy(location.as_bytes()).into_owned();
-    if let Some(path) = asked.hub.upstream.own(&asked.uri, &location) {
+    if let Some(path) = admitted.hub.upstream.own(&admitted.uri, &location) {
         if let Ok(path) = HeaderValue::from_str(&path) {
             headers.insert(LOCATION, path);
         }
         return true;
     }
     // A person may be led to a sign-in page. Messages may not.
-    let accepts = asked.headers.get(hyper::header::ACCEPT);
+    let accepts = admitted.headers.get(hyper::header::ACCEPT);
     let accepts = accepts.map_or(&b""[..], HeaderValue::as_bytes);
-    asked.method == Method::GET && memchr::memmem::find(accepts, b"text/html").is_some()
+    admitted.method == Method::GET && memchr::memmem::find(accepts, b"text/html").is_some()
 }
 
 /// Remembers the session that a response begins, and forgets one that it ends.
 fn remembered(
-    mut asked: Asked,
+    mut admitted: AdmittedRequest,
     status: StatusCode,
     headers: &HeaderMap,
-) -> Result<Asked, super::sessions::Full> {
-    let table = &asked.hub.table;
+) -> Result<AdmittedRequest, super::sessions::Full> {
+    let table = &admitted.hub.table;
     if !status.is_success() {
-        return Ok(asked);
+        return Ok(admitted);
     }
-    if asked.said.is_greeting {
-        let named = headers.get(SESSION).or(asked.session());
+    if admitted.summary.is_greeting {
+        let named = headers.get(SESSION).or(admitted.session());
         let key = match named {
             Some(session) => Key::Session(session.as_bytes().into()),
-            None => asked.nobody.clone(),
+            None => admitted.nobody.clone(),
         };
         // This one knows what was asked.
-        let known = table.add(key, std::sync::Arc::clone(&asked.party))?;
+        let known = table.add(key, std::sync::Arc::clone(&admitted.client_session))?;
         if named.is_some() {
-            asked.party = known;
+            admitted.client_session = known;
         }
-    } else if asked.method == Method::DELETE
-        && let Some(session) = asked.session()
+    } else if admitted.method == Method::DELETE
+        && let Some(session) = admitted.session()
     {
         table.remove(&Key::Session(session.as_bytes().into()));
     }
-    Ok(asked)
+    Ok(admitted)
 }
 
 /// A body that is passed on as it comes.
@@ -156,9 +156,9 @@ fn raw(start: Bytes, mut source: Source) -> Flow {
 }
 
 /// What has come of a body so far.
-struct Beginning {
+struct PartialBody {
     bytes: BytesMut,
-    held: Held,
+    reservation: MemoryReservation,
     /// How long the next piece may take.
     wait: Duration,
 }
@@ -166,11 +166,11 @@ struct Beginning {
 const TOO_LONG: &str = "the server's answer is too large";
 const BROKEN: &str = "the connection to the server was lost in the middle of its answer";
 
-impl Beginning {
+impl PartialBody {
     fn new(hub: &Hub) -> Self {
         Self {
             bytes: BytesMut::new(),
-            held: hub.room.hold(),
+            reservation: hub.memory.hold(),
             wait: hub.upstream.wait(),
         }
     }
@@ -182,7 +182,7 @@ impl Beginning {
             Ok(Some(Err(_))) | Err(_) => Err(BROKEN),
             Ok(Some(Ok(piece))) => {
                 let length = self.bytes.len() + piece.len();
-                if length > DEFAULT_MAX_FRAME || !self.held.set(length) {
+                if length > DEFAULT_MAX_FRAME || !self.reservation.set(length) {
                     return Err(TOO_LONG);
                 }
                 self.bytes.extend_from_slice(&piece);
@@ -212,18 +212,20 @@ impl Beginning {
 
 /// Passes a whole body on, as the policy says.
 async fn whole(
-    asked: Asked,
+    admitted: AdmittedRequest,
     status: StatusCode,
     mut headers: HeaderMap,
-    body: Beginning,
+    body: PartialBody,
 ) -> Response<Flow> {
-    let Beginning { bytes, held, .. } = body;
+    let PartialBody {
+        bytes, reservation, ..
+    } = body;
     let mut bytes = bytes.freeze();
-    if asked.party.judge.is_idle() {
-        return response_of(status, headers, Flow::holding(bytes, held));
+    if admitted.client_session.judge.is_idle() {
+        return response_of(status, headers, Flow::holding(bytes, reservation));
     }
-    let judgement = judged(&asked, Direction::ServerToClient, &bytes);
-    let Judged {
+    let judgement = judged(&admitted, Direction::ServerToClient, &bytes);
+    let JudgedFrame {
         forward,
         replies,
         delay,
@@ -233,21 +235,21 @@ async fn whole(
         tokio::time::sleep(delay).await;
     }
     for reply in replies {
-        let headers = heads::in_the_clients_place(&asked.headers, headers.get(SESSION));
-        let uri = asked.uri.clone();
-        asked.hub.upstream.tell(uri, headers, reply).await;
+        let headers = heads::in_the_clients_place(&admitted.headers, headers.get(SESSION));
+        let uri = admitted.uri.clone();
+        admitted.hub.upstream.tell(uri, headers, reply).await;
     }
     match forward {
-        Passed::AsIs => {}
-        Passed::Changed(changed) => bytes = changed,
-        Passed::Nothing => {
-            let answered = Said::read(&bytes);
-            let waits = asked.said.requests.iter();
+        ForwardedPart::AsIs => {}
+        ForwardedPart::Changed(changed) => bytes = changed,
+        ForwardedPart::Nothing => {
+            let answered = BodySummary::read(&bytes);
+            let waits = admitted.summary.requests.iter();
             let error = |id: &String| {
                 reply::error(Some(id), INVALID, &format!("Refused by policy: {BOTH}"))
             };
             let mut all: Vec<String> = waits.map(error).collect();
-            all.extend(asked.own);
+            all.extend(admitted.own);
             if all.is_empty() {
                 return match answered.requests.is_empty() {
                     true => reply::refusal(StatusCode::BAD_GATEWAY, None, INVALID, BOTH),
@@ -256,21 +258,21 @@ async fn whole(
             }
             let json = HeaderValue::from_static("application/json");
             headers.insert(CONTENT_TYPE, json);
-            let batch = asked.said.is_batch;
+            let batch = admitted.summary.is_batch;
             let messages = reply::messages(StatusCode::OK, &all, batch);
             let (_, flow) = messages.into_parts();
             return response_of(StatusCode::OK, headers, flow);
         }
     }
-    if asked.own.is_empty() {
-        return response_of(status, headers, Flow::holding(bytes, held));
+    if admitted.own.is_empty() {
+        return response_of(status, headers, Flow::holding(bytes, reservation));
     }
     let status = match bytes.is_empty() {
         true => StatusCode::OK,
         false => status,
     };
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response_of(status, headers, Flow::of(joined(&bytes, &asked.own)))
+    response_of(status, headers, Flow::of(joined(&bytes, &admitted.own)))
 }
 
 /// A batch with messages added.

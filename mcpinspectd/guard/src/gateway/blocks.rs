@@ -77,9 +77,9 @@ impl Blocks {
     }
 }
 
-/// What a block says.
+/// The event in a block.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct SseEvent {
     /// The event's type; empty for a message.
     pub name: Vec<u8>,
     /// Whether it can be resumed from.
@@ -88,22 +88,22 @@ pub struct Said {
     pub data: Option<Vec<u8>>,
 }
 
-impl Said {
+impl SseEvent {
     /// Reads a block.
     pub fn read(block: &[u8]) -> Self {
-        let mut said = Self::default();
+        let mut sse_event = Self::default();
         let mut take = |item: Item<'_>| {
             if let Item::Event { name, id, data, .. } = item {
-                said.name = name.to_vec();
-                said.has_id = id.is_some_and(|id| !id.is_empty());
-                said.data = data.filter(|data| !data.is_empty()).map(<[u8]>::to_vec);
+                sse_event.name = name.to_vec();
+                sse_event.has_id = id.is_some_and(|id| !id.is_empty());
+                sse_event.data = data.filter(|data| !data.is_empty()).map(<[u8]>::to_vec);
             }
         };
         let mut events = Events::new(block.len());
         events.push(0, block, &mut take);
         // The last block of a stream may lack its end, and some readers accept it anyway.
         events.push(block.len() as u64, b"\n\n", &mut take);
-        said
+        sse_event
     }
 }
 
@@ -225,10 +225,11 @@ mod tests {
         found
     }
 
-    fn said(blocks: &[Vec<u8>]) -> Vec<(String, String)> {
+    fn read_all(blocks: &[Vec<u8>]) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = blocks.iter().map(|block| Said::read(block));
-        said.filter_map(|said| Some((text(&said.name), text(&said.data?))))
+        let events = blocks.iter().map(|block| SseEvent::read(block));
+        events
+            .filter_map(|event| Some((text(&event.name), text(&event.data?))))
             .collect()
     }
 
@@ -242,22 +243,22 @@ mod tests {
             ("", "cut"),
         ];
         let expected = expected.map(|(name, data)| (name.to_owned(), data.to_owned()));
-        assert_eq!(said(&cut(&[STREAM.as_bytes()])), expected);
-        assert!(Said::read(b"id: 3\ndata: x\n\n").has_id);
+        assert_eq!(read_all(&cut(&[STREAM.as_bytes()])), expected);
+        assert!(SseEvent::read(b"id: 3\ndata: x\n\n").has_id);
     }
 
     #[test]
     fn no_byte_is_lost_and_no_event_torn_at_any_cut() {
-        let whole = said(&cut(&[STREAM.as_bytes()]));
+        let whole = read_all(&cut(&[STREAM.as_bytes()]));
         for at in 0..=STREAM.len() {
             let (one, other) = STREAM.as_bytes().split_at(at);
             let found = cut(&[one, other]);
             assert_eq!(found.concat(), STREAM.as_bytes(), "{at}");
-            assert_eq!(said(&found), whole, "{at}");
+            assert_eq!(read_all(&found), whole, "{at}");
         }
         let bytes: Vec<&[u8]> = STREAM.as_bytes().chunks(1).collect();
         assert_eq!(cut(&bytes).concat(), STREAM.as_bytes());
-        assert_eq!(said(&cut(&bytes)), whole);
+        assert_eq!(read_all(&cut(&bytes)), whole);
     }
 
     #[test]
@@ -320,7 +321,7 @@ mod tests {
             pieces.push(&text[start..]);
             let found = cut(&pieces);
             prop_assert_eq!(found.concat(), &text[..]);
-            prop_assert_eq!(said(&found), said(&cut(&[&text])));
+            prop_assert_eq!(read_all(&found), read_all(&cut(&[&text])));
         }
     }
 }

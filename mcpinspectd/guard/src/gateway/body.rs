@@ -11,7 +11,7 @@ use hyper::header::{CONTENT_ENCODING, HeaderMap};
 use mcpinspect_core::http::{Coding, Decompressor};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::room::Held;
+use super::memory::MemoryReservation;
 
 /// Pieces that wait for a client. A server whose client reads slowly has to wait too.
 const QUEUE: usize = 2;
@@ -26,7 +26,7 @@ pub enum Flow {
     Whole {
         bytes: Option<Bytes>,
         /// Its memory counts until it is sent.
-        _held: Option<Held>,
+        _reservation: Option<MemoryReservation>,
     },
     /// Pieces as they come. An error among them breaks off the connection.
     Pieces(Receiver<io::Result<Bytes>>),
@@ -38,15 +38,15 @@ impl Flow {
         let bytes = bytes.into();
         Self::Whole {
             bytes: (!bytes.is_empty()).then_some(bytes),
-            _held: None,
+            _reservation: None,
         }
     }
 
     /// The same, with memory that counts until it is sent.
-    pub fn holding(bytes: Bytes, held: Held) -> Self {
+    pub fn holding(bytes: Bytes, reservation: MemoryReservation) -> Self {
         Self::Whole {
             bytes: (!bytes.is_empty()).then_some(bytes),
-            _held: Some(held),
+            _reservation: Some(reservation),
         }
     }
 

@@ -17,17 +17,17 @@ use mcpinspect_core::model::Direction;
 use mcpinspect_core::wire::framing::DEFAULT_MAX_FRAME;
 use tokio::time::timeout;
 
+use super::admitted::{AdmittedRequest, ForwardedPart, judged};
 use super::answer;
-use super::asked::{Asked, Passed, judged};
 use super::body::Flow;
+use super::body_summary::BodySummary;
 use super::front::Front;
 use super::heads::{self, METHOD, NAME, SESSION};
 use super::hub::Hub;
+use super::memory::MemoryReservation;
 use super::params;
 use super::refusals;
 use super::reply::{self, INVALID, MISMATCH};
-use super::room::Held;
-use super::said::Said;
 
 /// How long a client may take for the next piece of a body, and for all of it.
 const PIECE: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ pub async fn serve(front: &Front, peer: IpAddr, request: Request<Incoming>) -> R
         Ok(hub) => hub,
         Err(refused) => return *refused,
     };
-    let shown = refusals::Request::of(&head);
+    let shown = refusals::RefusedRequest::of(&head);
     match exchange(Arc::clone(&hub), peer, head, body).await {
         Ok(response) => response,
         Err(refused) => {
@@ -63,9 +63,9 @@ pub async fn serve(front: &Front, peer: IpAddr, request: Request<Incoming>) -> R
     }
 }
 
-fn refuse<T>(status: StatusCode, reason: &'static str, words: &str) -> Result<T, Refused> {
+fn refuse<T>(status: StatusCode, reason: &'static str, text: &str) -> Result<T, Refused> {
     Err(Box::new(Refusal {
-        response: reply::refusal(status, None, INVALID, words),
+        response: reply::refusal(status, None, INVALID, text),
         reason: Some(reason),
     }))
 }
@@ -79,13 +79,14 @@ async fn exchange(
     check(&hub, &head)?;
     let path = head.uri.path_and_query().map_or("/", |all| all.as_str());
     let Some(uri) = hub.upstream.at(path) else {
-        let words = "the request has no usable path";
-        return refuse(StatusCode::BAD_REQUEST, "no_path", words);
+        let text = "the request has no usable path";
+        return refuse(StatusCode::BAD_REQUEST, "no_path", text);
     };
-    let (body, _held) = read(&hub, body).await?;
-    let mut said = Said::read(&body);
-    let begins = said.is_greeting || head.method == Method::GET;
-    let Ok((party, exchange)) = hub.place(peer, path, &head.headers, begins) else {
+    let (body, _reservation) = read(&hub, body).await?;
+    let mut summary = BodySummary::read(&body);
+    let begins = summary.is_greeting || head.method == Method::GET;
+    let Ok((client_session, exchange)) = hub.session_exchange(peer, path, &head.headers, begins)
+    else {
         return refuse(
             StatusCode::SERVICE_UNAVAILABLE,
             "too_many_sessions",
@@ -94,47 +95,49 @@ async fn exchange(
     };
     let mut headers = heads::upward(&head.headers);
     if let Some(field) = mismatch(&head.headers, &body) {
-        let judge = &party.judge;
+        let judge = &client_session.judge;
         let reason = "header_mismatch";
         let is_untold = judge.ambiguous(Direction::ClientToServer, &body, reason);
-        let words = format!("{field} does not match the message");
+        let text = format!("{field} does not match the message");
         return Err(Box::new(Refusal {
-            response: reply::refusal(StatusCode::BAD_REQUEST, said.only(), MISMATCH, &words),
+            response: reply::refusal(StatusCode::BAD_REQUEST, summary.only(), MISMATCH, &text),
             reason: is_untold.then_some(reason),
         }));
     }
-    let mut asked = Asked {
+    let mut admitted = AdmittedRequest {
         nobody: hub.nobody(peer, &head.headers),
         method: head.method,
         headers: HeaderMap::new(),
-        said: Said::default(),
+        summary: BodySummary::default(),
         own: Vec::new(),
         hub,
-        party,
+        client_session,
         exchange,
         uri,
     };
     let mut message = body;
-    if !asked.party.judge.is_idle() && !message.is_empty() {
-        let judged = judged(&asked, Direction::ClientToServer, &message);
+    if !admitted.client_session.judge.is_idle() && !message.is_empty() {
+        let judged = judged(&admitted, Direction::ClientToServer, &message);
         if !judged.delay.is_zero() {
             tokio::time::sleep(judged.delay).await;
         }
-        asked.own = judged.replies;
+        admitted.own = judged.replies;
         match judged.forward {
-            Passed::AsIs => {}
-            Passed::Nothing => return Ok(asked.kept_back(&said, judged.is_unreadable).await),
-            Passed::Changed(changed) => {
+            ForwardedPart::AsIs => {}
+            ForwardedPart::Nothing => {
+                return Ok(admitted.blocked(&summary, judged.is_unreadable).await);
+            }
+            ForwardedPart::Changed(changed) => {
                 params::follow(&mut headers, &message, &changed);
                 message = changed;
                 repeat(&mut headers, &message);
-                said = Said::read(&message);
+                summary = BodySummary::read(&message);
             }
         }
     }
-    asked.said = said;
-    asked.headers = headers;
-    Ok(send(asked, message).await)
+    admitted.summary = summary;
+    admitted.headers = headers;
+    Ok(send(admitted, message).await)
 }
 
 /// The field of a head that contradicts the message.
@@ -149,43 +152,39 @@ fn check(hub: &Hub, head: &request::Parts) -> Result<(), Refused> {
         return refuse(StatusCode::FORBIDDEN, shut.reason(), &shut.to_string());
     }
     if head.method == Method::CONNECT {
-        let words = "CONNECT is not supported";
-        return refuse(StatusCode::METHOD_NOT_ALLOWED, "tunnel", words);
+        let text = "CONNECT is not supported";
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "tunnel", text);
     }
     if let Some(name) = heads::repeated(&head.headers) {
-        let words = format!("the field `{name}` must not be repeated");
-        return refuse(StatusCode::BAD_REQUEST, "repeated_field", &words);
+        let text = format!("the field `{name}` must not be repeated");
+        return refuse(StatusCode::BAD_REQUEST, "repeated_field", &text);
     }
     let session = head.headers.get(SESSION);
     if session.is_some_and(|session| session.len() > MAX_SESSION) {
-        let words = "the session's name is too long";
-        return refuse(StatusCode::BAD_REQUEST, "session_too_long", words);
+        let text = "the session's name is too long";
+        return refuse(StatusCode::BAD_REQUEST, "session_too_long", text);
     }
     let coding = head.headers.get(CONTENT_ENCODING);
     if coding.is_some_and(|coding| Coding::of(coding.as_bytes()) != Coding::Identity) {
-        let words = "messages to the gateway must not be compressed";
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", words);
+        let text = "messages to the gateway must not be compressed";
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", text);
     }
     if heads::has_foreign_alphabet(&head.headers) {
-        let words = "the message is not valid UTF-8";
-        return refuse(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "foreign_alphabet",
-            words,
-        );
+        let text = "the message is not valid UTF-8";
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "foreign_alphabet", text);
     }
     Ok(())
 }
 
 fn too_large<T>() -> Result<T, Refused> {
     let limit = DEFAULT_MAX_FRAME >> 20;
-    let words = format!("the message is larger than {limit} MiB");
-    refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_long", &words)
+    let text = format!("the message is larger than {limit} MiB");
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_long", &text)
 }
 
 /// Reads a client's body, and reserves memory for it.
-async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
-    let mut held = hub.room.hold();
+async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, MemoryReservation), Refused> {
+    let mut reservation = hub.memory.hold();
     if body.size_hint().lower() > DEFAULT_MAX_FRAME as u64 {
         return too_large();
     }
@@ -196,12 +195,12 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
                 Ok(None) => break,
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(_))) => {
-                    let words = "the message is incomplete: the connection was lost";
-                    return refuse(StatusCode::BAD_REQUEST, "broken_off", words);
+                    let text = "the message is incomplete: the connection was lost";
+                    return refuse(StatusCode::BAD_REQUEST, "broken_off", text);
                 }
                 Err(_) => {
-                    let words = "the message is incomplete: nothing arrived for too long";
-                    return refuse(StatusCode::REQUEST_TIMEOUT, "stalled", words);
+                    let text = "the message is incomplete: nothing arrived for too long";
+                    return refuse(StatusCode::REQUEST_TIMEOUT, "stalled", text);
                 }
             };
             let Some(piece) = frame.data_ref() else {
@@ -210,19 +209,19 @@ async fn read(hub: &Hub, mut body: Incoming) -> Result<(Bytes, Held), Refused> {
             if bytes.len() + piece.len() > DEFAULT_MAX_FRAME {
                 return too_large();
             }
-            if !held.set(bytes.len() + piece.len()) {
-                let words = "the gateway's memory for messages is full; try again later";
-                return refuse(StatusCode::SERVICE_UNAVAILABLE, "no_room", words);
+            if !reservation.set(bytes.len() + piece.len()) {
+                let text = "the gateway's memory for messages is full; try again later";
+                return refuse(StatusCode::SERVICE_UNAVAILABLE, "no_room", text);
             }
             bytes.extend_from_slice(piece);
         }
         Ok(bytes.freeze())
     };
     match timeout(WHOLE, all).await {
-        Ok(bytes) => Ok((bytes?, held)),
+        Ok(bytes) => Ok((bytes?, reservation)),
         Err(_) => {
-            let words = "the message did not arrive in time";
-            refuse(StatusCode::REQUEST_TIMEOUT, "stalled", words)
+            let text = "the message did not arrive in time";
+            refuse(StatusCode::REQUEST_TIMEOUT, "stalled", text)
         }
     }
 }
@@ -243,21 +242,21 @@ fn repeat(headers: &mut HeaderMap, message: &Bytes) {
 }
 
 /// Sends a message to the server, and passes the answer on.
-async fn send(asked: Asked, message: Bytes) -> Response<Flow> {
-    let sent = asked.hub.upstream.ask(
-        asked.method.clone(),
-        asked.uri.clone(),
-        asked.headers.clone(),
+async fn send(admitted: AdmittedRequest, message: Bytes) -> Response<Flow> {
+    let sent = admitted.hub.upstream.ask(
+        admitted.method.clone(),
+        admitted.uri.clone(),
+        admitted.headers.clone(),
         message,
     );
     match sent.await {
-        Ok(response) => answer::answer(asked, response).await,
+        Ok(response) => answer::answer(admitted, response).await,
         Err(failure) => {
-            let status = match failure.code == Code::Word("timeout") {
+            let status = match failure.code == Code::Name("timeout") {
                 true => StatusCode::GATEWAY_TIMEOUT,
                 false => StatusCode::BAD_GATEWAY,
             };
-            asked.failed(status, &failure.message).await
+            admitted.failed(status, &failure.message).await
         }
     }
 }

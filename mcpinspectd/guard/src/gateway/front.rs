@@ -57,7 +57,7 @@ impl Forward {
         Self {
             shared,
             upstream,
-            allowed: allowed.iter().map(|one| spelling(one)).collect(),
+            allowed: allowed.iter().map(|one| normalised(one)).collect(),
             origins: origins.to_vec(),
             zone: parties,
             hubs: Mutex::default(),
@@ -69,18 +69,21 @@ impl Forward {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hub(&self, uri: &Uri) -> Result<Arc<Hub>, Nowhere> {
+    fn hub(&self, uri: &Uri) -> Result<Arc<Hub>, RoutingError> {
         let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(Nowhere::NoServer);
+            return Err(RoutingError::NoServer);
         };
-        let place = place(authority).ok_or(Nowhere::NoServer)?;
+        let address = address(authority).ok_or(RoutingError::NoServer)?;
         let host = authority.host().to_ascii_lowercase();
-        if !self.allowed.is_empty() && ![&place, &host].iter().any(|one| self.allowed.contains(one))
+        if !self.allowed.is_empty()
+            && ![&address, &host]
+                .iter()
+                .any(|one| self.allowed.contains(one))
         {
-            return Err(Nowhere::NotAllowed);
+            return Err(RoutingError::NotAllowed);
         }
         let mut hubs = self.hubs();
-        if let Some(hub) = hubs.get(&place) {
+        if let Some(hub) = hubs.get(&address) {
             return Ok(Arc::clone(hub));
         }
         if hubs.len() >= SERVERS {
@@ -88,11 +91,11 @@ impl Forward {
             hubs.retain(|_, hub| Arc::strong_count(hub) > 1 || !hub.table.is_empty());
         }
         if hubs.len() >= SERVERS {
-            return Err(Nowhere::NoRoom);
+            return Err(RoutingError::NoRoom);
         }
-        let upstream = self.upstream.to(&format!("http://{place}/"));
+        let upstream = self.upstream.to(&format!("http://{address}/"));
         let hub = Arc::new(Hub::new(
-            upstream.map_err(|_| Nowhere::NoServer)?,
+            upstream.map_err(|_| RoutingError::NoServer)?,
             Gate::new(std::slice::from_ref(&host), &self.origins),
             &self.shared,
             Parties {
@@ -100,14 +103,14 @@ impl Forward {
                 ..self.zone.clone()
             },
         ));
-        hubs.insert(place, Arc::clone(&hub));
+        hubs.insert(address, Arc::clone(&hub));
         Ok(hub)
     }
 }
 
 /// Why a request is for no server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum Nowhere {
+enum RoutingError {
     #[error(
         "this proxy accepts only requests for http URLs. For a server at an https URL, use `mcpinspect guard --listen --upstream`"
     )]
@@ -118,7 +121,7 @@ enum Nowhere {
     NoRoom,
 }
 
-impl Nowhere {
+impl RoutingError {
     fn reason(self) -> &'static str {
         match self {
             Self::NoServer => "no_server",
@@ -143,20 +146,20 @@ impl Front {
             Self::Reverse(hub) => return Ok(Arc::clone(hub)),
             Self::Forward(forward) => forward,
         };
-        forward.hub(&head.uri).map_err(|nowhere| {
-            self.refused(&refusals::Request::of(head), nowhere.reason());
-            let words = nowhere.to_string();
-            Box::new(reply::refusal(nowhere.status(), None, INVALID, &words))
+        forward.hub(&head.uri).map_err(|error| {
+            self.refused(&refusals::RefusedRequest::of(head), error.reason());
+            let text = error.to_string();
+            Box::new(reply::refusal(error.status(), None, INVALID, &text))
         })
     }
 
     /// Records that a request for an unknown server was not admitted.
-    pub fn refused(&self, request: &refusals::Request, reason: &'static str) {
+    pub fn refused(&self, request: &refusals::RefusedRequest, reason: &'static str) {
         match self {
             Self::Reverse(hub) => hub.refused(request, reason),
             Self::Forward(forward) => {
                 let record = forward.refusals.record(PROXY, request, reason);
-                forward.shared.bench.effects.tell(record.as_slice());
+                forward.shared.shared_policy.effects.tell(record.as_slice());
             }
         }
     }
@@ -175,7 +178,7 @@ impl Front {
 }
 
 /// A host and its port, in canonical spelling. `None` for one with a user name.
-fn place(authority: &Authority) -> Option<String> {
+fn address(authority: &Authority) -> Option<String> {
     if authority.as_str().contains('@') {
         return None;
     }
@@ -187,10 +190,10 @@ fn place(authority: &Authority) -> Option<String> {
 }
 
 /// A server that a person named, spelled like those of requests.
-fn spelling(named: &str) -> String {
+fn normalised(named: &str) -> String {
     let authority = named.parse().ok();
-    let place = authority.and_then(|authority: Authority| place(&authority));
-    place.unwrap_or_else(|| named.to_ascii_lowercase())
+    let address = authority.and_then(|authority: Authority| address(&authority));
+    address.unwrap_or_else(|| named.to_ascii_lowercase())
 }
 
 /// A host without the brackets of an address.
@@ -212,7 +215,7 @@ mod tests {
             ("me@box.example", None),
         ] {
             let authority: Authority = authority.parse().unwrap();
-            assert_eq!(place(&authority).as_deref(), expected);
+            assert_eq!(address(&authority).as_deref(), expected);
         }
     }
 }

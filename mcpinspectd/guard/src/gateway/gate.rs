@@ -20,7 +20,7 @@ pub struct Gate {
 
 /// Why a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Shut {
+pub enum NotAdmitted {
     /// It names no host, or two.
     #[error("the request must have exactly one host")]
     NoHost,
@@ -32,7 +32,7 @@ pub enum Shut {
     Origin(String),
 }
 
-impl Shut {
+impl NotAdmitted {
     /// Why, in a word.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -54,13 +54,13 @@ impl Gate {
     }
 
     /// Whether a request is admitted.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Shut> {
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), NotAdmitted> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            return Err(Shut::NoHost);
+            return Err(NotAdmitted::NoHost);
         };
         let host = String::from_utf8_lossy(host.as_bytes()).to_ascii_lowercase();
-        let refused = || Shut::Host(shown(&host));
+        let refused = || NotAdmitted::Host(shown(&host));
         let authority: Authority = host.parse().map_err(|_| refused())?;
         // A whole URL in the request's first line takes precedence over the field.
         let is_same = uri
@@ -73,7 +73,7 @@ impl Gate {
             let origin = String::from_utf8_lossy(origin.as_bytes()).to_ascii_lowercase();
             let is_own = origin.strip_prefix("http://") == Some(&host);
             if !is_own && !self.origins.contains(&origin) {
-                return Err(Shut::Origin(shown(&origin)));
+                return Err(NotAdmitted::Origin(shown(&origin)));
             }
         }
         Ok(())
@@ -97,7 +97,7 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn check(gate: &Gate, uri: &str, fields: &[(&'static str, &str)]) -> Result<(), Shut> {
+    fn check(gate: &Gate, uri: &str, fields: &[(&'static str, &str)]) -> Result<(), NotAdmitted> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(*name, value.parse().unwrap());
@@ -131,9 +131,9 @@ mod tests {
         ] {
             assert!(check(&gate, "/mcp", &[("host", host)]).is_err(), "{host}");
         }
-        assert_eq!(check(&gate, "/mcp", &[]), Err(Shut::NoHost));
+        assert_eq!(check(&gate, "/mcp", &[]), Err(NotAdmitted::NoHost));
         let two = [("host", "localhost"), ("host", "localhost")];
-        assert_eq!(check(&gate, "/mcp", &two), Err(Shut::NoHost));
+        assert_eq!(check(&gate, "/mcp", &two), Err(NotAdmitted::NoHost));
         assert!(check(&gate, "http://evil.example/mcp", &[("host", "localhost")]).is_err());
     }
 

@@ -11,19 +11,19 @@ use tokio::sync::watch;
 
 use super::gate::Gate;
 use super::heads::SESSION;
+use super::memory::MemoryPool;
 use super::refusals::{self, Refusals};
-use super::room::Room;
-use super::sessions::{Full, Key, Party, Table};
+use super::sessions::{ClientSession, ClientSessions, Full, Key};
 use super::upstream::Upstream;
-use crate::judge::{Bench, Judge};
+use crate::judge::{Judge, SharedPolicy};
 
 /// What all servers share.
 #[derive(Clone)]
 pub struct Shared {
-    pub room: Arc<Room>,
+    pub memory: Arc<MemoryPool>,
     /// Most sessions with a server.
     pub sessions: usize,
-    pub bench: Arc<Bench>,
+    pub shared_policy: Arc<SharedPolicy>,
     /// Becomes true at the end.
     pub ending: watch::Receiver<bool>,
 }
@@ -32,11 +32,11 @@ pub struct Shared {
 pub struct Hub {
     pub upstream: Upstream,
     pub gate: Gate,
-    pub table: Table,
-    pub room: Arc<Room>,
+    pub table: ClientSessions,
+    pub memory: Arc<MemoryPool>,
     /// Becomes true at the end.
     pub ending: watch::Receiver<bool>,
-    bench: Arc<Bench>,
+    shared_policy: Arc<SharedPolicy>,
     parties: Parties,
     refusals: Refusals,
     exchanges: AtomicU64,
@@ -44,17 +44,17 @@ pub struct Hub {
 }
 
 /// A session, and its exchange that ids belong to; 0 is the session.
-pub type Place = (Arc<Party>, u64);
+pub type SessionExchange = (Arc<ClientSession>, u64);
 
 impl Hub {
     pub fn new(upstream: Upstream, gate: Gate, shared: &Shared, parties: Parties) -> Self {
         Self {
             upstream,
             gate,
-            table: Table::new(shared.sessions),
-            room: Arc::clone(&shared.room),
+            table: ClientSessions::new(shared.sessions),
+            memory: Arc::clone(&shared.memory),
             ending: shared.ending.clone(),
-            bench: Arc::clone(&shared.bench),
+            shared_policy: Arc::clone(&shared.shared_policy),
             parties,
             refusals: Refusals::default(),
             exchanges: AtomicU64::new(1),
@@ -63,17 +63,17 @@ impl Hub {
     }
 
     /// A new session.
-    pub fn party(&self) -> Arc<Party> {
-        Party::new(Judge::over_http(
-            Arc::clone(&self.bench),
+    pub fn client_session(&self) -> Arc<ClientSession> {
+        ClientSession::new(Judge::over_http(
+            Arc::clone(&self.shared_policy),
             self.parties.clone(),
         ))
     }
 
     /// Records that a request was not admitted.
-    pub fn refused(&self, request: &refusals::Request, reason: &'static str) {
+    pub fn refused(&self, request: &refusals::RefusedRequest, reason: &'static str) {
         let record = self.refusals.record(&self.parties.server, request, reason);
-        self.bench.effects.tell(record.as_slice());
+        self.shared_policy.effects.tell(record.as_slice());
     }
 
     /// The key for clients that name no session.
@@ -83,26 +83,29 @@ impl Hub {
     }
 
     /// The session that a request belongs to. `begins` tells that it belongs to none yet.
-    pub fn place(
+    pub fn session_exchange(
         &self,
         peer: IpAddr,
         path: &str,
         headers: &HeaderMap,
         begins: bool,
-    ) -> Result<Place, Full> {
+    ) -> Result<SessionExchange, Full> {
         if let Some(session) = headers.get(SESSION) {
             let key = Key::Session(session.as_bytes().into());
-            return Ok((self.table.find_or(key, || self.party())?, 0));
+            return Ok((self.table.find_or(key, || self.client_session())?, 0));
         }
-        if let Some(party) = self.table.find(&Key::Endpoint(path.into())) {
-            return Ok((party, 0));
+        if let Some(client_session) = self.table.find(&Key::Endpoint(path.into())) {
+            return Ok((client_session, 0));
         }
         if begins {
-            return Ok((self.party(), 0));
+            return Ok((self.client_session(), 0));
         }
-        let party = self
+        let client_session = self
             .table
-            .find_or(self.nobody(peer, headers), || self.party())?;
-        Ok((party, self.exchanges.fetch_add(1, Ordering::Relaxed)))
+            .find_or(self.nobody(peer, headers), || self.client_session())?;
+        Ok((
+            client_session,
+            self.exchanges.fetch_add(1, Ordering::Relaxed),
+        ))
     }
 }

@@ -11,27 +11,27 @@
 //! - `serve`: connections, and their end
 //! - `wire`: the bytes of a connection
 //! - `gate`: who is admitted
-//! - `exchange`, `asked`, `answer`, `stream`: one request, its response, and a stream of events
-//! - `heads`, `params`, `body`, `blocks`, `said`, `reply`: fields, bodies, events, and what they say
+//! - `exchange`, `admitted`, `answer`, `stream`: one request, its response, and a stream of events
+//! - `heads`, `params`, `body`, `blocks`, `body_summary`, `reply`: fields, bodies, events, and what they say
 //! - `refusals`: what is not admitted
-//! - `sessions`, `room`: what is remembered, and how much
+//! - `sessions`, `memory`: what is remembered, and how much
 //! - `front`, `upstream`: which server, and the way to it
 //! - `hub`: what all connections share
 
+mod admitted;
 mod answer;
-mod asked;
 mod blocks;
 mod body;
+mod body_summary;
 mod exchange;
 mod front;
 mod gate;
 mod heads;
 mod hub;
+mod memory;
 mod params;
 mod refusals;
 mod reply;
-mod room;
-mod said;
 mod serve;
 mod sessions;
 mod stream;
@@ -54,9 +54,9 @@ use tokio::sync::watch;
 use self::front::{Forward, Front};
 use self::gate::Gate;
 use self::hub::{Hub, Shared};
-use self::room::Room;
+use self::memory::MemoryPool;
 use self::upstream::Upstream;
-use super::judge::Bench;
+use super::judge::SharedPolicy;
 use crate::policy::zone;
 
 /// Longest time for connecting to the server.
@@ -128,7 +128,7 @@ impl Options {
     pub fn run(
         self,
         listen: SocketAddr,
-        bench: Arc<Bench>,
+        shared_policy: Arc<SharedPolicy>,
         server: &str,
     ) -> anyhow::Result<ExitCode> {
         if !listen.ip().is_loopback() && !self.allow_remote {
@@ -152,13 +152,13 @@ impl Options {
         let socket = TcpListener::bind(listen);
         let socket = socket.with_context(|| format!("cannot listen at {listen}"))?;
         socket.set_nonblocking(true)?;
-        let place = socket.local_addr()?;
+        let address = socket.local_addr()?;
         have_many_descriptors();
         let (end, ending) = watch::channel(false);
         let shared = Shared {
-            room: Room::new(self.max_memory.max(1) << 20),
+            memory: MemoryPool::new(self.max_memory.max(1) << 20),
             sessions: self.max_sessions.max(1),
-            bench,
+            shared_policy,
             ending: ending.clone(),
         };
         let front = if self.forward {
@@ -177,7 +177,7 @@ impl Options {
                 true => "",
                 false => endpoint.path_and_query().map_or("/", |path| path.as_str()),
             };
-            terminal::print(|out| writeln!(out, "http://{place}{path}"))?;
+            terminal::print(|out| writeln!(out, "http://{address}{path}"))?;
             serve::serve(socket, Arc::new(front), &ending, signals, end).await
         });
         // What does not end in time is not waited for.

@@ -38,7 +38,12 @@ impl Refusals {
     }
 
     /// A record of a request that was not admitted, if it should be written.
-    pub fn record(&self, server: &str, request: &Request, reason: &'static str) -> Option<Record> {
+    pub fn record(
+        &self,
+        server: &str,
+        request: &RefusedRequest,
+        reason: &'static str,
+    ) -> Option<Record> {
         let is_last = self.admit()?;
         Some(Record {
             kind_of_record: "mcp_guard",
@@ -66,18 +71,18 @@ impl Refusals {
 
 /// What a record shows of a request: only where it is sent and where it comes from.
 #[derive(Debug)]
-pub struct Request(String);
+pub struct RefusedRequest(String);
 
-impl Request {
+impl RefusedRequest {
     /// One whose very head cannot be read with certainty, described in words.
-    pub fn unread(words: &str) -> Self {
-        Self(printable(words, PATH))
+    pub fn unread(text: &str) -> Self {
+        Self(printable(text, PATH))
     }
 
     /// The request with this head.
     pub fn of(head: &request::Parts) -> Self {
         let path = head.uri.to_string();
-        let mut shown = format!(
+        let mut description = format!(
             "{} {}",
             printable(head.method.as_str(), FIELD),
             printable(&redact::secrets(&path), PATH)
@@ -85,10 +90,10 @@ impl Request {
         for name in [HOST, ORIGIN] {
             let value = text(&head.headers, name.as_str());
             if let Some(value) = value {
-                shown.push_str(&format!(", {name}: {value}"));
+                description.push_str(&format!(", {name}: {value}"));
             }
         }
-        Self(shown)
+        Self(description)
     }
 }
 
@@ -110,7 +115,7 @@ mod tests {
             .header("host", "evil.example")
             .body(())
             .unwrap();
-        let request = Request::of(&head.into_parts().0);
+        let request = RefusedRequest::of(&head.into_parts().0);
         let reasons: Vec<_> = (0..1000)
             .filter_map(|_| refusals.record("s", &request, "foreign_host"))
             .map(|record| record.reason.unwrap())
@@ -120,12 +125,15 @@ mod tests {
             (reasons[0], reasons[19]),
             ("foreign_host", "too_many_refusals")
         );
-        let shown = refusals_shown(&request);
-        assert!(shown.starts_with("POST /mcp?token=") && shown.ends_with(", host: evil.example"));
-        assert!(!shown.contains("0123456789"), "{shown}");
+        let description = refusals_shown(&request);
+        assert!(
+            description.starts_with("POST /mcp?token=")
+                && description.ends_with(", host: evil.example")
+        );
+        assert!(!description.contains("0123456789"), "{description}");
     }
 
-    fn refusals_shown(request: &Request) -> String {
+    fn refusals_shown(request: &RefusedRequest) -> String {
         let record = Refusals::default().record("s", request, "x").unwrap();
         record.before
     }

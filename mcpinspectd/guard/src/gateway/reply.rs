@@ -14,8 +14,8 @@ pub const INTERNAL: i64 = -32603;
 pub const MISMATCH: i64 = -32020;
 
 /// An error as a message. `id` is JSON text.
-pub fn error(id: Option<&str>, code: i64, words: &str) -> String {
-    let error = json!({ "code": code, "message": words });
+pub fn error(id: Option<&str>, code: i64, text: &str) -> String {
+    let error = json!({ "code": code, "message": text });
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}",
         id.unwrap_or("null")
@@ -36,8 +36,8 @@ pub fn messages(status: StatusCode, messages: &[String], is_batch: bool) -> Resp
 }
 
 /// A response that says why there is no other.
-pub fn refusal(status: StatusCode, id: Option<&str>, code: i64, words: &str) -> Response<Flow> {
-    messages(status, &[error(id, code, words)], false)
+pub fn refusal(status: StatusCode, id: Option<&str>, code: i64, text: &str) -> Response<Flow> {
+    messages(status, &[error(id, code, text)], false)
 }
 
 /// A response to a message that expects no answer.

@@ -23,7 +23,7 @@ use super::body::Flow;
 use super::exchange;
 use super::front::Front;
 use super::refusals;
-use super::wire::Wire;
+use super::wire::CheckedConnection;
 
 /// Most connections at a time; others wait.
 const CONNECTIONS: usize = 8192;
@@ -68,13 +68,13 @@ pub async fn serve(
     end: watch::Sender<bool>,
 ) -> anyhow::Result<()> {
     let socket = tokio::net::TcpListener::from_std(socket).context("cannot listen")?;
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let next = async {
-            let permit = Arc::clone(&room).acquire_owned().await;
+            let permit = Arc::clone(&permits).acquire_owned().await;
             (permit, socket.accept().await)
         };
         tokio::select! {
@@ -116,7 +116,7 @@ async fn connection(stream: TcpStream, front: Arc<Front>, mut ending: watch::Rec
         let front = Arc::clone(&front);
         async move { Ok::<Response<Flow>, io::Error>(exchange::serve(&front, peer.ip(), request).await) }
     });
-    let wire = Wire::new(stream);
+    let wire = CheckedConnection::new(stream);
     let anomaly = wire.anomaly();
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -128,7 +128,7 @@ async fn connection(stream: TcpStream, front: Arc<Front>, mut ending: watch::Rec
     tokio::select! {
         _ = connection.as_mut() => {
             if let Some(anomaly) = anomaly.get() {
-                own.refused(&refusals::Request::unread(anomaly), "ambiguous_request");
+                own.refused(&refusals::RefusedRequest::unread(anomaly), "ambiguous_request");
             }
             return;
         }

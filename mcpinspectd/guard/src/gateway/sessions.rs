@@ -16,13 +16,13 @@ use crate::judge::Judge;
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// A session.
-pub struct Party {
+pub struct ClientSession {
     pub judge: Judge,
     /// The older transport's stream of events.
     pub beside: OnceLock<Sender<Bytes>>,
 }
 
-impl Party {
+impl ClientSession {
     pub fn new(judge: Judge) -> Arc<Self> {
         Arc::new(Self {
             judge,
@@ -43,13 +43,13 @@ pub enum Key {
 }
 
 /// All sessions.
-pub struct Table {
-    known: Mutex<HashMap<Key, Known>>,
+pub struct ClientSessions {
+    entries: Mutex<HashMap<Key, SessionEntry>>,
     max: usize,
 }
 
-struct Known {
-    party: Arc<Party>,
+struct SessionEntry {
+    client_session: Arc<ClientSession>,
     used: Instant,
 }
 
@@ -57,68 +57,79 @@ struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-impl Table {
+impl ClientSessions {
     /// At most `max` sessions.
     pub fn new(max: usize) -> Self {
         Self {
-            known: Mutex::default(),
+            entries: Mutex::default(),
             max,
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, HashMap<Key, SessionEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether no session is remembered.
     pub fn is_empty(&self) -> bool {
-        self.known().is_empty()
+        self.entries().is_empty()
     }
 
     /// The session with this name, if it is known.
-    pub fn find(&self, key: &Key) -> Option<Arc<Party>> {
-        let mut known = self.known();
-        let found = known.get_mut(key)?;
-        found.used = Instant::now();
-        Some(Arc::clone(&found.party))
+    pub fn find(&self, key: &Key) -> Option<Arc<ClientSession>> {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(key)?;
+        entry.used = Instant::now();
+        Some(Arc::clone(&entry.client_session))
     }
 
     /// The session with this name, or a new one.
-    pub fn find_or(&self, key: Key, new: impl FnOnce() -> Arc<Party>) -> Result<Arc<Party>, Full> {
+    pub fn find_or(
+        &self,
+        key: Key,
+        new: impl FnOnce() -> Arc<ClientSession>,
+    ) -> Result<Arc<ClientSession>, Full> {
         match self.find(&key) {
-            Some(party) => Ok(party),
+            Some(client_session) => Ok(client_session),
             None => self.add(key, new()),
         }
     }
 
     /// Names a session. The first name stays.
-    pub fn add(&self, key: Key, party: Arc<Party>) -> Result<Arc<Party>, Full> {
-        let mut known = self.known();
+    pub fn add(
+        &self,
+        key: Key,
+        client_session: Arc<ClientSession>,
+    ) -> Result<Arc<ClientSession>, Full> {
+        let mut entries = self.entries();
         let now = Instant::now();
-        if !known.contains_key(&key) && known.len() >= self.max {
-            let idle = |known: &Known| Arc::strong_count(&known.party) == 1;
-            known.retain(|_, known| !idle(known) || now.duration_since(known.used) < IDLE);
-            if known.len() >= self.max {
-                let unused = known.iter().filter(|(_, known)| idle(known));
-                let oldest = unused.min_by_key(|(_, known)| known.used);
+        if !entries.contains_key(&key) && entries.len() >= self.max {
+            let idle = |entry: &SessionEntry| Arc::strong_count(&entry.client_session) == 1;
+            entries.retain(|_, entry| !idle(entry) || now.duration_since(entry.used) < IDLE);
+            if entries.len() >= self.max {
+                let unused = entries.iter().filter(|(_, entry)| idle(entry));
+                let oldest = unused.min_by_key(|(_, entry)| entry.used);
                 let oldest = oldest.map(|(key, _)| key.clone()).ok_or(Full)?;
-                known.remove(&oldest);
+                entries.remove(&oldest);
             }
         }
-        let entry = known.entry(key).or_insert(Known { party, used: now });
-        Ok(Arc::clone(&entry.party))
+        let entry = entries.entry(key).or_insert(SessionEntry {
+            client_session,
+            used: now,
+        });
+        Ok(Arc::clone(&entry.client_session))
     }
 
     /// Forgets a session.
     pub fn remove(&self, key: &Key) {
-        self.known().remove(key);
+        self.entries().remove(key);
     }
 
     /// Forgets those that have long been inactive.
     pub fn forget_idle(&self) {
         let now = Instant::now();
-        self.known().retain(|_, known| {
-            Arc::strong_count(&known.party) > 1 || now.duration_since(known.used) < IDLE
+        self.entries().retain(|_, entry| {
+            Arc::strong_count(&entry.client_session) > 1 || now.duration_since(entry.used) < IDLE
         });
     }
 }
@@ -129,31 +140,34 @@ mod tests {
     use mcpinspect_judge::policy::situation::Parties;
 
     use super::*;
-    use crate::judge::Bench;
+    use crate::judge::SharedPolicy;
     use crate::log::Log;
     use crate::on_failure::OnFailure;
 
-    fn party() -> Arc<Party> {
+    fn client_session() -> Arc<ClientSession> {
         let log = Log::open(None).unwrap();
-        let bench = Bench::start(Policy::default(), OnFailure::Closed, log, "s");
-        Party::new(Judge::over_http(Arc::new(bench.unwrap()), Parties::of("s")))
+        let shared_policy = SharedPolicy::start(Policy::default(), OnFailure::Closed, log, "s");
+        ClientSession::new(Judge::over_http(
+            Arc::new(shared_policy.unwrap()),
+            Parties::of("s"),
+        ))
     }
 
     #[test]
     fn what_is_longest_unused_makes_way_and_what_is_in_use_stays() {
-        let table = Table::new(3);
+        let table = ClientSessions::new(3);
         let key = |number: u8| Key::Session([number].into());
-        let used = table.find_or(key(0), party).unwrap();
+        let used = table.find_or(key(0), client_session).unwrap();
         for number in 1..10 {
-            table.find_or(key(number), party).unwrap();
+            table.find_or(key(number), client_session).unwrap();
         }
-        assert_eq!(table.known().len(), 3);
+        assert_eq!(table.entries().len(), 3);
         assert!(Arc::ptr_eq(&used, &table.find(&key(0)).unwrap()));
         assert!(table.find(&key(9)).is_some() && table.find(&key(7)).is_none());
         let others = [8, 9].map(|number| table.find(&key(number)).unwrap());
-        assert_eq!(table.find_or(key(99), party).err(), Some(Full));
+        assert_eq!(table.find_or(key(99), client_session).err(), Some(Full));
         drop(others);
-        assert!(table.find_or(key(99), party).is_ok());
+        assert!(table.find_or(key(99), client_session).is_ok());
         table.remove(&key(99));
         assert!(table.find(&key(99)).is_none());
     }

@@ -10,13 +10,13 @@ use mcpinspect_core::wire::framing::DEFAULT_MAX_FRAME;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 
-use super::asked::{Asked, Passed, judged};
+use super::admitted::{AdmittedRequest, ForwardedPart, judged};
 use super::blocks::{self, Blocks};
 use super::body::{Flow, Source};
+use super::body_summary::BodySummary;
 use super::heads;
+use super::memory::MemoryReservation;
 use super::reply::{self, INTERNAL, INVALID};
-use super::room::Held;
-use super::said::Said;
 use super::sessions::Key;
 
 /// The gateway's own messages that may wait for their turn on the older transport's stream.
@@ -24,10 +24,10 @@ const QUEUE: usize = 64;
 
 /// A stream.
 pub struct Stream {
-    asked: Asked,
+    admitted: AdmittedRequest,
     source: Source,
     blocks: Blocks,
-    held: Held,
+    reservation: MemoryReservation,
     out: Sender<io::Result<Bytes>>,
     session: Option<HeaderValue>,
     /// The gateway's own messages for the older transport's stream.
@@ -42,7 +42,7 @@ pub struct Stream {
 }
 
 /// Why a stream is over.
-enum Over {
+enum StreamEnd {
     /// The server ended it, or the gateway ends.
     Ended,
     /// The client is gone.
@@ -53,17 +53,17 @@ enum Over {
 
 impl Stream {
     /// Passes a stream on.
-    pub fn start(asked: Asked, source: Source, session: Option<HeaderValue>) -> Flow {
+    pub fn start(admitted: AdmittedRequest, source: Source, session: Option<HeaderValue>) -> Flow {
         let (out, flow) = Flow::pieces();
         let stream = Self {
-            posts_to: asked.uri.clone(),
-            held: asked.hub.room.hold(),
+            posts_to: admitted.uri.clone(),
+            reservation: admitted.hub.memory.hold(),
             blocks: Blocks::default(),
             inbox: None,
             name: None,
             is_resumable: false,
             is_first: true,
-            asked,
+            admitted,
             source,
             out,
             session,
@@ -75,51 +75,51 @@ impl Stream {
     async fn run(mut self) {
         let over = match self.pass().await {
             Err(over) => over,
-            Ok(()) => Over::Ended,
+            Ok(()) => StreamEnd::Ended,
         };
         if let Some(name) = &self.name {
-            self.asked.hub.table.remove(name);
+            self.admitted.hub.table.remove(name);
         }
-        let words = match over {
-            Over::Left => return,
-            Over::Ended => "the server ended the stream before it answered",
-            Over::Broken(why) => why,
+        let text = match over {
+            StreamEnd::Left => return,
+            StreamEnd::Ended => "the server ended the stream before it answered",
+            StreamEnd::Broken(why) => why,
         };
-        let waiting = std::mem::take(&mut self.asked.said.requests);
+        let waiting = std::mem::take(&mut self.admitted.summary.requests);
         if !self.is_resumable && !waiting.is_empty() {
             for id in waiting {
-                let error = reply::error(Some(&id), INTERNAL, words);
+                let error = reply::error(Some(&id), INTERNAL, text);
                 let _ = self.send(blocks::event(&error)).await;
             }
-        } else if let Over::Broken(why) = over {
+        } else if let StreamEnd::Broken(why) = over {
             // The client then knows that it is not the end, and can resume.
             let _ = self.out.send(Err(io::Error::other(why))).await;
         }
     }
 
-    async fn pass(&mut self) -> Result<(), Over> {
-        for own in std::mem::take(&mut self.asked.own) {
+    async fn pass(&mut self) -> Result<(), StreamEnd> {
+        for own in std::mem::take(&mut self.admitted.own) {
             self.send(blocks::event(&own)).await?;
         }
-        let mut ending = self.asked.hub.ending.clone();
+        let mut ending = self.admitted.hub.ending.clone();
         loop {
             while let Some(block) = self.blocks.next() {
                 self.block(block).await?;
             }
-            if self.blocks.len() > DEFAULT_MAX_FRAME || !self.held.set(self.blocks.len()) {
-                let judge = &self.asked.party.judge;
+            if self.blocks.len() > DEFAULT_MAX_FRAME || !self.reservation.set(self.blocks.len()) {
+                let judge = &self.admitted.client_session.judge;
                 let beginning = self.blocks.rest();
                 judge.ambiguous(Direction::ServerToClient, &beginning, "too_long");
-                return Err(Over::Broken("the server's message is too large"));
+                return Err(StreamEnd::Broken("the server's message is too large"));
             }
-            let is_waited_for = !self.asked.said.requests.is_empty();
+            let is_waited_for = !self.admitted.summary.requests.is_empty();
             tokio::select! {
-                () = self.out.closed() => return Err(Over::Left),
+                () = self.out.closed() => return Err(StreamEnd::Left),
                 () = ended(&mut ending), if !is_waited_for => return Ok(()),
                 own = next(&mut self.inbox) => self.send(own).await?,
                 piece = self.source.next() => match piece {
                     Some(Ok(piece)) => self.blocks.push(&piece),
-                    Some(Err(_)) => return Err(Over::Broken("the connection to the server was lost")),
+                    Some(Err(_)) => return Err(StreamEnd::Broken("the connection to the server was lost")),
                     None => break,
                 },
             }
@@ -132,9 +132,9 @@ impl Stream {
     }
 
     /// Judges a block, and passes on what passes of it.
-    async fn block(&mut self, block: Bytes) -> Result<(), Over> {
+    async fn block(&mut self, block: Bytes) -> Result<(), StreamEnd> {
         let is_first = std::mem::replace(&mut self.is_first, false);
-        let judge = &self.asked.party.judge;
+        let judge = &self.admitted.client_session.judge;
         let is_idle = judge.is_idle();
         if !is_idle
             && let Some(reason) = blocks::doubt(&block, is_first)
@@ -142,12 +142,12 @@ impl Stream {
         {
             return Ok(());
         }
-        let said = blocks::Said::read(&block);
-        self.is_resumable |= said.has_id;
-        let Some(data) = said.data else {
+        let sse_event = blocks::SseEvent::read(&block);
+        self.is_resumable |= sse_event.has_id;
+        let Some(data) = sse_event.data else {
             return self.send(block).await;
         };
-        if said.name == b"endpoint" {
+        if sse_event.name == b"endpoint" {
             return self.endpoint(block, &data).await;
         }
         let escaped = match is_idle {
@@ -155,20 +155,20 @@ impl Stream {
             false => blocks::without_separators(&data),
         };
         let text = escaped.as_deref().unwrap_or(&data);
-        let answered = Said::read(text).responses;
+        let answered = BodySummary::read(text).responses;
         let forward = match is_idle {
-            true => Passed::AsIs,
+            true => ForwardedPart::AsIs,
             false => self.judged(text).await,
         };
         let passing = match forward {
-            Passed::AsIs => match &escaped {
+            ForwardedPart::AsIs => match &escaped {
                 Some(escaped) => Some(blocks::with_data(&block, escaped).into()),
                 None => Some(block),
             },
-            Passed::Changed(changed) => Some(blocks::with_data(&block, &changed).into()),
-            Passed::Nothing => None,
+            ForwardedPart::Changed(changed) => Some(blocks::with_data(&block, &changed).into()),
+            ForwardedPart::Nothing => None,
         };
-        let waiting = &mut self.asked.said.requests;
+        let waiting = &mut self.admitted.summary.requests;
         let before = waiting.len();
         waiting.retain(|id| !answered.contains(id));
         let is_answer = waiting.len() < before;
@@ -176,10 +176,10 @@ impl Stream {
             Some(block) => self.send(block).await,
             None if is_answer => {
                 // A client that waits for it has to know that nothing else comes.
-                let words =
+                let text =
                     "Refused by policy: the server's answer can be read in more than one way";
                 for id in answered {
-                    let error = reply::error(Some(&id), INVALID, words);
+                    let error = reply::error(Some(&id), INVALID, text);
                     self.send(blocks::event(&error)).await?;
                 }
                 Ok(())
@@ -189,42 +189,43 @@ impl Stream {
     }
 
     /// Judges a message, answers it if the policy does, and waits as long as the policy says.
-    async fn judged(&self, text: &[u8]) -> Passed {
-        let judged = judged(&self.asked, Direction::ServerToClient, text);
+    async fn judged(&self, text: &[u8]) -> ForwardedPart {
+        let judged = judged(&self.admitted, Direction::ServerToClient, text);
         if !judged.delay.is_zero() {
             tokio::time::sleep(judged.delay).await;
         }
         for reply in judged.replies {
-            let headers = heads::in_the_clients_place(&self.asked.headers, self.session.as_ref());
+            let headers =
+                heads::in_the_clients_place(&self.admitted.headers, self.session.as_ref());
             let to = self.posts_to.clone();
-            self.asked.hub.upstream.tell(to, headers, reply).await;
+            self.admitted.hub.upstream.tell(to, headers, reply).await;
         }
         judged.forward
     }
 
     /// Notes where the older transport's client posts messages, and makes it post them here.
-    async fn endpoint(&mut self, block: Bytes, data: &[u8]) -> Result<(), Over> {
-        let upstream = &self.asked.hub.upstream;
+    async fn endpoint(&mut self, block: Bytes, data: &[u8]) -> Result<(), StreamEnd> {
+        let upstream = &self.admitted.hub.upstream;
         let named = String::from_utf8_lossy(data);
         let named = named.trim();
-        let path = upstream.own(&self.asked.uri, named);
+        let path = upstream.own(&self.admitted.uri, named);
         let place = path.and_then(|path| Some((upstream.at(&path)?, path)));
         let Some((uri, path)) = place else {
-            let judge = &self.asked.party.judge;
+            let judge = &self.admitted.client_session.judge;
             judge.ambiguous(Direction::ServerToClient, &block, "foreign_endpoint");
-            return Err(Over::Broken(
+            return Err(StreamEnd::Broken(
                 "the server asks to send messages to another server, which is not behind this gateway",
             ));
         };
         self.posts_to = uri;
         if self.name.is_none() {
             let (sender, receiver) = channel(QUEUE);
-            let _ = self.asked.party.beside.set(sender);
+            let _ = self.admitted.client_session.beside.set(sender);
             let key = Key::Endpoint(path.as_str().into());
-            let party = std::sync::Arc::clone(&self.asked.party);
-            let added = self.asked.hub.table.add(key.clone(), party);
+            let client_session = std::sync::Arc::clone(&self.admitted.client_session);
+            let added = self.admitted.hub.table.add(key.clone(), client_session);
             added.map_err(|_| {
-                Over::Broken("the gateway has reached its maximum number of sessions")
+                StreamEnd::Broken("the gateway has reached its maximum number of sessions")
             })?;
             self.inbox = Some(receiver);
             self.name = Some(key);
@@ -239,8 +240,8 @@ impl Stream {
         }
     }
 
-    async fn send(&self, bytes: Bytes) -> Result<(), Over> {
-        self.out.send(Ok(bytes)).await.map_err(|_| Over::Left)
+    async fn send(&self, bytes: Bytes) -> Result<(), StreamEnd> {
+        self.out.send(Ok(bytes)).await.map_err(|_| StreamEnd::Left)
     }
 }
 

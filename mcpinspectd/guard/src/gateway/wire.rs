@@ -22,7 +22,7 @@ const REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\nconten
 pub type Anomaly = Arc<OnceLock<&'static str>>;
 
 /// A connection.
-pub struct Wire {
+pub struct CheckedConnection {
     stream: TcpStream,
     check: RequestCheck,
     found: Anomaly,
@@ -32,7 +32,7 @@ pub struct Wire {
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Wire {
+impl CheckedConnection {
     pub fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -67,7 +67,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for CheckedConnection {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -93,7 +93,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for CheckedConnection {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -56,7 +56,7 @@ pub enum Backup {
 impl Configuration {
     /// Reads it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let (directory, folder, name) = place(path)?;
+        let (directory, folder, name) = open_parent(path)?;
         let cannot = || format!("cannot read {}", path.display());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&directory, &name, flags, Mode::empty()) {
@@ -203,7 +203,7 @@ impl Configuration {
 }
 
 /// The directory of a file, its path, and the file's name in it.
-fn place(path: &Path) -> anyhow::Result<(OwnedFd, PathBuf, OsString)> {
+fn open_parent(path: &Path) -> anyhow::Result<(OwnedFd, PathBuf, OsString)> {
     let cannot = || format!("cannot find {}", path.display());
     let is_root = geteuid().is_root();
     let real = match is_root {

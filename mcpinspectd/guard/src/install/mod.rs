@@ -35,7 +35,7 @@ use crate::policy::load;
 #[derive(clap::Args)]
 pub struct Install {
     #[command(flatten)]
-    which: Which,
+    selection: ServerSelection,
     /// Policy files, or directories with *.toml files.
     #[arg(long, value_name = "PATH", default_value = DIRECTORY)]
     policy: Vec<PathBuf>,
@@ -54,12 +54,12 @@ pub struct Install {
 #[derive(clap::Args)]
 pub struct Uninstall {
     #[command(flatten)]
-    which: Which,
+    selection: ServerSelection,
 }
 
 /// Which servers.
 #[derive(clap::Args)]
-struct Which {
+struct ServerSelection {
     /// The client: claude-code, claude-desktop, codex, cursor, gemini, opencode, vscode, windsurf, zed; or the path of a configuration.
     client: String,
     /// The server's name in the configuration. Default: all servers.
@@ -79,7 +79,7 @@ impl Install {
             all.push(format!("--server={}", editable::server_name(name)));
             all
         };
-        self.which.change(Change::Guard {
+        self.selection.change(Change::Guard {
             program,
             options: &options,
         })
@@ -116,7 +116,7 @@ impl Install {
 
 impl Uninstall {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.which.change(Change::Unguard)
+        self.selection.change(Change::Unguard)
     }
 }
 
@@ -126,7 +126,7 @@ fn text(path: &Path) -> anyhow::Result<&str> {
     text.with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
-impl Which {
+impl ServerSelection {
     fn change(&self, change: Change<'_>) -> anyhow::Result<ExitCode> {
         let mut changes = Vec::new();
         for file in self.files()? {
@@ -193,8 +193,8 @@ impl Which {
         let mut names: Vec<String> = all().map(|server| printable(&server.name, NAME)).collect();
         names.sort_unstable();
         names.dedup();
-        let mut asked = all().filter(|server| server.outcome != Outcome::Other);
-        let Some(first) = asked.next() else {
+        let mut selected = all().filter(|server| server.outcome != Outcome::Other);
+        let Some(first) = selected.next() else {
             bail!(
                 "{paths} has no server `{}`; its servers: {}",
                 printable(name, NAME),
@@ -205,7 +205,7 @@ impl Which {
             );
         };
         // One that can be changed is enough.
-        let outcomes = || std::iter::once(first).chain(asked.clone());
+        let outcomes = || std::iter::once(first).chain(selected.clone());
         let is_refused = |outcome| matches!(outcome, Outcome::Url | Outcome::Unusable(_));
         if matches!(change, Change::Guard { .. }) && outcomes().all(|s| is_refused(s.outcome)) {
             let why = show::refusal(first.outcome).unwrap_or_default();

@@ -54,10 +54,10 @@ pub fn servers(
     let is_install = matches!(change, Change::Guard { .. });
     let would = if is_dry_run { "would be " } else { "" };
     let servers = edited.servers.iter();
-    let asked = servers.filter(|server| server.outcome != Outcome::Other);
+    let selected = servers.filter(|server| server.outcome != Outcome::Other);
     terminal::print(|out| {
         writeln!(out, "{}", configuration.path())?;
-        for server in asked {
+        for server in selected {
             let what = match (server.outcome, is_install) {
                 (Outcome::Changed, true) if server.was_guarded => {
                     format!("{would}guarded with these options")

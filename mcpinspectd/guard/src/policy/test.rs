@@ -43,7 +43,7 @@ pub struct Test {
 
 /// A decision on a message of the tape.
 #[derive(Serialize)]
-struct Decided {
+struct TapeDecision {
     /// The message's number on the tape.
     sequence: u64,
     #[serde(flatten)]
@@ -70,7 +70,7 @@ impl Test {
     }
 
     /// How many messages the tape has, and the decisions on them.
-    fn decide(&self, policy: Policy) -> anyhow::Result<(u64, Vec<Decided>)> {
+    fn decide(&self, policy: Policy) -> anyhow::Result<(u64, Vec<TapeDecision>)> {
         let tape = tape_file::open(&self.tape)?;
         let header = tape.header();
         let parties = Parties {
@@ -94,7 +94,7 @@ impl Test {
             let findings = examiner.as_mut().map(examine).unwrap_or_default();
             let handled = session.handle(entry.direction, text.as_bytes(), last, &findings);
             let records = handled.records.into_iter();
-            decided.extend(records.map(|record| Decided {
+            decided.extend(records.map(|record| TapeDecision {
                 sequence: entry.sequence,
                 record,
             }));
@@ -110,9 +110,9 @@ fn text(entry: &Entry) -> Option<&str> {
     }
 }
 
-fn table(out: &mut dyn Write, messages: u64, decided: &[Decided]) -> io::Result<()> {
+fn table(out: &mut dyn Write, messages: u64, decided: &[TapeDecision]) -> io::Result<()> {
     aligned(out, |out| {
-        for Decided { sequence, record } in decided {
+        for TapeDecision { sequence, record } in decided {
             let way = match record.direction {
                 Direction::ClientToServer => "→",
                 Direction::ServerToClient => "←",
@@ -136,7 +136,8 @@ fn table(out: &mut dyn Write, messages: u64, decided: &[Decided]) -> io::Result<
         }
         Ok(())
     })?;
-    let held = |action: &&Decided| matches!(action.record.action, "block" | "error" | "refuse");
+    let held =
+        |action: &&TapeDecision| matches!(action.record.action, "block" | "error" | "refuse");
     let kept = decided.iter().filter(held).count();
     let matched = decided.len();
     writeln!(

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::failure::{Category, Failure};
-use crate::heard::{Log, Notified, ServerRequest};
+use crate::server_messages::{LogMessage, ServerNotification, ServerRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::expect::Checked;
+use super::expect::CheckedExpectation;
 use super::perform::Outcome;
-use super::wire::Wire;
+use super::wire::CapturedTraffic;
 
 /// The version of the envelope. A change that breaks readers increments it.
 const VERSION: u8 = 1;
@@ -26,13 +26,13 @@ pub struct Envelope {
     /// The server's result, as it wrote it.
     result: Option<Box<RawValue>>,
     error: Option<Failure>,
-    logs: Vec<Log>,
+    logs: Vec<LogMessage>,
     server_requests: Vec<ServerRequest>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    notifications: Option<Vec<Notified>>,
+    notifications: Option<Vec<ServerNotification>>,
     stderr: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    wire: Option<Wire>,
+    wire: Option<CapturedTraffic>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     in_script: Option<InScript>,
 }
@@ -45,7 +45,7 @@ struct InScript {
     name: Option<String>,
     /// Whether all expectations hold; if there were none, whether it did not fail.
     passed: bool,
-    expectations: Vec<Checked>,
+    expectations: Vec<CheckedExpectation>,
 }
 
 impl Envelope {
@@ -68,13 +68,13 @@ impl Envelope {
     }
 
     /// Adds what was received besides the answer.
-    pub fn hear(&mut self, (logs, requests): (Vec<Log>, Vec<ServerRequest>)) {
+    pub fn add_messages(&mut self, (logs, requests): (Vec<LogMessage>, Vec<ServerRequest>)) {
         self.logs.extend(logs);
         self.server_requests.extend(requests);
     }
 
     /// Adds what the server reported while it was watched, and why that ended early if it did.
-    pub fn watched(&mut self, notifications: Vec<Notified>, ended: Option<Failure>) {
+    pub fn watched(&mut self, notifications: Vec<ServerNotification>, ended: Option<Failure>) {
         self.notifications = Some(notifications);
         if let (None, Some(failure)) = (&self.error, ended) {
             self.success = false;
@@ -88,7 +88,7 @@ impl Envelope {
     }
 
     /// Adds what was seen on the wire.
-    pub fn attach(&mut self, wire: Option<Wire>) {
+    pub fn attach(&mut self, wire: Option<CapturedTraffic>) {
         self.wire = wire;
     }
 
@@ -119,7 +119,7 @@ impl Envelope {
         &mut self,
         at: usize,
         name: Option<String>,
-        expectations: Vec<Checked>,
+        expectations: Vec<CheckedExpectation>,
         passed: bool,
     ) {
         self.in_script = Some(InScript {

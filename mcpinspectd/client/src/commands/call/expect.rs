@@ -37,7 +37,7 @@ pub struct Expectation {
 
 /// Whether it held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Checked {
+pub struct CheckedExpectation {
     /// The path, as written.
     pub path: String,
     /// Whether it held.
@@ -79,13 +79,13 @@ impl Written {
 
 impl Expectation {
     /// Whether it holds in this envelope.
-    pub fn hold(&self, envelope: &Value) -> Checked {
+    pub fn hold(&self, envelope: &Value) -> CheckedExpectation {
         let found = self.path.find(envelope);
         let message = match found.is_empty() {
             true => Some("the path has no value".to_owned()),
             false => found.into_iter().find_map(|value| self.objection(value)),
         };
-        Checked {
+        CheckedExpectation {
             path: self.text.clone(),
             passed: message.is_none(),
             message,

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::connection::tree;
 use crate::failure::Failure;
 
-use super::asked::Asked;
 use super::perform::{Outcome, Session, failed, raw};
+use super::request::CallRequest;
 
 /// How long the requests took.
 #[derive(Debug, Default)]
@@ -34,12 +34,12 @@ impl Load {
     /// It cannot be sent at all.
     pub fn measure(
         session: &mut Session<'_, '_>,
-        asked: &Asked,
+        request: &CallRequest,
         repeat: u32,
         concurrency: u32,
     ) -> Result<Self, Failure> {
-        let params = session.prepared(asked)?;
-        let method = session.method_of(asked);
+        let params = session.prepared(request)?;
+        let method = session.method_of(request);
         let connection = &mut session.connection;
         let mut load = Self::default();
         let mut sent = HashMap::new();

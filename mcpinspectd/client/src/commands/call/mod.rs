@@ -1,15 +1,15 @@
 //! `mcpinspect call`: asks a server something, and reports exactly what happened.
 
-mod asked;
 mod envelope;
 mod expect;
 mod input;
 mod load;
 mod options;
 mod perform;
-mod remarks;
+mod request;
 mod schema;
 mod script;
+mod server_events;
 mod watch;
 mod wire;
 
@@ -24,15 +24,15 @@ use mcpinspect_engine::event::json::terminal_safe;
 
 use crate::connection::{Connection, Settings};
 use crate::failure::Failure;
-use crate::heard::{Log, ServerRequest};
+use crate::server_messages::{LogMessage, ServerRequest};
 
 use self::envelope::Envelope;
 use self::input::read_bounded;
 use self::load::Load;
-use self::options::{How, What};
+use self::options::{RequestOptions, SessionOptions};
 use self::perform::Session;
-use self::wire::{Tap, Wire};
-use crate::target::{Server, Target, Wanted};
+use self::wire::{CapturedTraffic, Tap};
+use crate::target::{Server, Target, TargetOptions};
 
 /// Largest script, in bytes.
 const MAX_SCRIPT: u64 = 16 << 20;
@@ -74,9 +74,9 @@ pub struct Call {
     /// The server's name in a client's configuration, or CLIENT:NAME. Use it instead of a command.
     server: Option<String>,
     #[command(flatten)]
-    what: What,
+    request_options: RequestOptions,
     #[command(flatten)]
-    how: How,
+    session_options: SessionOptions,
     /// Print one JSON object with the result, the failure and its category, logs, requests of the server and
     /// its standard error.
     #[arg(long)]
@@ -85,7 +85,7 @@ pub struct Call {
     #[arg(long)]
     fail_on_error: bool,
     /// Run the steps of a script, JSON or YAML; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = What::OPTIONS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = RequestOptions::OPTIONS)]
     script: Option<PathBuf>,
     /// Write the results of the script as JUnit XML.
     #[arg(long, value_name = "FILE", requires = "script")]
@@ -106,12 +106,12 @@ pub struct Call {
 }
 
 /// A finished session.
-struct Done<T> {
+struct FinishedSession<T> {
     /// Its outcome, or why it did not begin.
     outcome: Result<T, Failure>,
-    heard: (Vec<Log>, Vec<ServerRequest>),
+    server_messages: (Vec<LogMessage>, Vec<ServerRequest>),
     stderr: Vec<String>,
-    wire: Option<Wire>,
+    wire: Option<CapturedTraffic>,
     took: Duration,
 }
 
@@ -151,25 +151,25 @@ impl Call {
             }
             None => self.server.as_deref(),
         };
-        let wanted = Wanted {
+        let options = TargetOptions {
             name,
             command: &self.command,
-            url: self.how.url.as_deref(),
-            environment: &self.how.environment,
-            headers: &self.how.headers,
+            url: self.session_options.url.as_deref(),
+            environment: &self.session_options.environment,
+            headers: &self.session_options.headers,
         };
-        wanted.target()
+        options.target()
     }
 
     /// Sends one request, once or many times. Returns whether everything succeeded.
     fn one(&self, target: &Target) -> anyhow::Result<bool> {
         let method = self.method.as_deref().unwrap_or_default();
-        let asked = self.what.asked(method)?;
-        let settings = self.how.settings()?;
+        let request = self.request_options.request(method)?;
+        let settings = self.session_options.settings()?;
         // An invalid request needs no server.
-        let flawed = match asked.unchecked {
+        let flawed = match request.unchecked {
             true => None,
-            false => asked.check().err(),
+            false => request.check().err(),
         };
         if let Some(failure) = flawed {
             return self.tell(&Envelope::new(method, failure.into(), Duration::ZERO));
@@ -178,15 +178,19 @@ impl Call {
             let mut printed = Ok(());
             let done = self.session(target, settings, |session| {
                 let started = Instant::now();
-                let outcome = session.perform(&asked);
+                let outcome = session.perform(&request);
                 let mut envelope = Envelope::new(method, outcome, started.elapsed());
-                if let Some(time) = self.how.watch.filter(|_| envelope.result().is_some()) {
+                if let Some(time) = self
+                    .session_options
+                    .watch
+                    .filter(|_| envelope.result().is_some())
+                {
                     if !self.structured {
                         printed = self.print(&envelope);
                     }
-                    let ended = session.watch(&asked, time);
-                    let heard = &mut session.connection.heard;
-                    envelope.watched(std::mem::take(&mut heard.notifications), ended);
+                    let ended = session.watch(&request, time);
+                    let server_messages = &mut session.connection.server_messages;
+                    envelope.watched(std::mem::take(&mut server_messages.notifications), ended);
                 }
                 envelope
             })?;
@@ -204,7 +208,7 @@ impl Call {
         let mut table = Vec::new();
         let done = self.session(target, settings, |session| {
             let started = Instant::now();
-            let outcome = match Load::measure(session, &asked, repeat, self.concurrency) {
+            let outcome = match Load::measure(session, &request, repeat, self.concurrency) {
                 Ok(load) => {
                     table = load.lines();
                     load.outcome()
@@ -226,7 +230,7 @@ impl Call {
     fn script(&self, path: &Path, target: &Target) -> anyhow::Result<bool> {
         let text = read_bounded(path, MAX_SCRIPT)?;
         let script = script::read(&text).with_context(|| path.display().to_string())?;
-        let settings = self.how.settings()?;
+        let settings = self.session_options.settings()?;
         let patience = settings.patience;
         let done = self.session(target, settings, |session| {
             script::run(&script, session, patience, self.fail_on_error)
@@ -237,7 +241,7 @@ impl Call {
         };
         // Logs from before the first step, or after the last, belong to the last that ran.
         if let Some(last) = ran.last_mut() {
-            last.envelope.hear(done.heard);
+            last.envelope.add_messages(done.server_messages);
             last.envelope.overhear(done.stderr);
             last.envelope.attach(done.wire);
         }
@@ -263,18 +267,18 @@ impl Call {
         target: &Target,
         settings: Settings,
         work: impl FnOnce(&mut Session<'_, '_>) -> T,
-    ) -> anyhow::Result<Done<T>> {
+    ) -> anyhow::Result<FinishedSession<T>> {
         let tap = match self.wire {
             true => Some(Tap::start()?),
             false => None,
         };
         let started = Instant::now();
-        let mut server = match Server::start(target, self.how.timeout()) {
+        let mut server = match Server::start(target, self.session_options.timeout()) {
             Ok(server) => server,
             Err(failure) => {
-                return Ok(Done {
+                return Ok(FinishedSession {
                     outcome: Err(failure),
-                    heard: Default::default(),
+                    server_messages: Default::default(),
                     stderr: Vec::new(),
                     wire: tap.map(Tap::finish),
                     took: started.elapsed(),
@@ -283,17 +287,17 @@ impl Call {
         };
         let mut connection = Connection::new(server.peer(), settings);
         let in_envelope = self.structured || self.script.is_some();
-        connection.heard.listener = Some(remarks::listener(in_envelope));
-        connection.heard.is_watched = self.how.watch.is_some();
-        let outcome = Session::begin(&mut connection, self.how.offer());
+        connection.server_messages.listener = Some(server_events::listener(in_envelope));
+        connection.server_messages.is_watched = self.session_options.watch.is_some();
+        let outcome = Session::begin(&mut connection, self.session_options.offer());
         let took = started.elapsed();
         let outcome = outcome.map(|mut session| work(&mut session));
-        let heard = connection.heard.take();
+        let server_messages = connection.server_messages.take();
         server.stop();
-        Ok(Done {
+        Ok(FinishedSession {
             outcome,
-            heard,
-            stderr: server.said(),
+            server_messages,
+            stderr: server.stderr(),
             wire: tap.map(Tap::finish),
             took,
         })
@@ -329,14 +333,14 @@ impl Call {
     }
 }
 
-impl Done<Envelope> {
+impl FinishedSession<Envelope> {
     /// The envelope of the only request, with everything that was received.
     fn envelope(self, method: &str) -> Envelope {
         let mut envelope = match self.outcome {
             Ok(envelope) => envelope,
             Err(failure) => Envelope::new(method, failure.into(), self.took),
         };
-        envelope.hear(self.heard);
+        envelope.add_messages(self.server_messages);
         envelope.overhear(self.stderr);
         envelope.attach(self.wire);
         envelope

@@ -10,8 +10,8 @@ use anyhow::{Context as _, anyhow, bail};
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
-use super::asked::{Asked, Parts};
 use super::input::read_bounded;
+use super::request::{CallRequest, RequestParts};
 use crate::target;
 
 /// Longest time to watch notifications.
@@ -25,7 +25,7 @@ const LOG_LEVEL: &str = "info";
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "What to ask")]
-pub struct What {
+pub struct RequestOptions {
     /// The tool to call.
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
@@ -52,7 +52,7 @@ pub struct What {
     unchecked: bool,
 }
 
-impl What {
+impl RequestOptions {
     /// Their ids, for what excludes all of them.
     pub const OPTIONS: [&str; 8] = [
         "tool",
@@ -69,14 +69,14 @@ impl What {
     ///
     /// # Errors
     /// An option does not belong to it.
-    pub fn asked(&self, method: &str) -> anyhow::Result<Asked> {
+    pub fn request(&self, method: &str) -> anyhow::Result<CallRequest> {
         for (at, (name, _)) in self.arguments.iter().enumerate() {
             let before = self.arguments.get(..at).unwrap_or_default();
             if before.iter().any(|(other, _)| other == name) {
                 bail!("`--arg {name}` is given twice; give a list as JSON");
             }
         }
-        let parts = Parts {
+        let parts = RequestParts {
             tool: self.tool.clone(),
             prompt: self.prompt.clone(),
             uri: self.uri.clone(),
@@ -85,17 +85,17 @@ impl What {
             params: self.params.clone(),
             texts: self.arguments.clone(),
         };
-        let asked = parts.ask(method).map_err(|error| anyhow!(error))?;
-        Ok(Asked {
+        let request = parts.request(method).map_err(|error| anyhow!(error))?;
+        Ok(CallRequest {
             unchecked: self.unchecked,
-            ..asked
+            ..request
         })
     }
 }
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "How to ask")]
-pub struct How {
+pub struct SessionOptions {
     /// The protocol's generation: with the `initialize` handshake (legacy), without it (modern), or
     /// whichever the server supports (auto).
     #[arg(long, value_enum, default_value_t = EraOption::Auto)]
@@ -136,7 +136,7 @@ enum EraOption {
     Modern,
 }
 
-impl How {
+impl SessionOptions {
     /// Which era to speak.
     pub fn offer(&self) -> Offer {
         match self.era {

@@ -12,7 +12,7 @@ use crate::era::{Era, Offer};
 use crate::failure::{Category, Failure};
 use crate::handshake::Greeting;
 
-use super::asked::Asked;
+use super::request::CallRequest;
 use super::schema;
 
 /// How long a server may take to say that its tools changed, if the called one is missing.
@@ -64,10 +64,10 @@ impl<'c, 'p> Session<'c, 'p> {
     }
 
     /// Carries out a request.
-    pub fn perform(&mut self, asked: &Asked) -> Outcome {
-        match self.result(asked) {
+    pub fn perform(&mut self, request: &CallRequest) -> Outcome {
+        match self.result(request) {
             Ok(result) => {
-                let failure = (asked.method == "tools/call")
+                let failure = (request.method == "tools/call")
                     .then(|| failed(&tree(&result)))
                     .flatten();
                 Outcome {
@@ -79,12 +79,12 @@ impl<'c, 'p> Session<'c, 'p> {
         }
     }
 
-    fn result(&mut self, asked: &Asked) -> Result<Box<RawValue>, Failure> {
-        let method = self.method_of(asked);
+    fn result(&mut self, request: &CallRequest) -> Result<Box<RawValue>, Failure> {
+        let method = self.method_of(request);
         if method == "discover" {
             return self.discover();
         }
-        let params = self.prepared(asked)?;
+        let params = self.prepared(request)?;
         if method.starts_with("notifications/") {
             self.connection.deliver(method, &params)?;
             return raw(&Value::Null);
@@ -98,8 +98,8 @@ impl<'c, 'p> Session<'c, 'p> {
     }
 
     /// The method to send. In the modern era, `server/discover` is the closest thing to a `ping`.
-    pub fn method_of<'a>(&self, asked: &'a Asked) -> &'a str {
-        match (asked.method.as_str(), self.greeting.era) {
+    pub fn method_of<'a>(&self, request: &'a CallRequest) -> &'a str {
+        match (request.method.as_str(), self.greeting.era) {
             ("ping", Era::Modern) => "server/discover",
             (method, _) => method,
         }
@@ -107,20 +107,20 @@ impl<'c, 'p> Session<'c, 'p> {
 
     /// Checks what can be checked before sending, and returns the parameters. Arguments that are text get
     /// their types.
-    pub fn prepared(&mut self, asked: &Asked) -> Result<Map<String, Value>, Failure> {
-        let method = self.method_of(asked);
-        let mut params = asked.params.clone();
-        if !asked.unchecked {
-            asked.check()?;
+    pub fn prepared(&mut self, request: &CallRequest) -> Result<Map<String, Value>, Failure> {
+        let method = self.method_of(request);
+        let mut params = request.params.clone();
+        if !request.unchecked {
+            request.check()?;
             let Greeting { era, version, .. } = &self.greeting;
             capability::check(method, *era, version, self.greeting.capabilities())?;
         }
         let name = params.get("name").and_then(Value::as_str);
         match (method, name) {
-            ("tools/call", Some(name)) if !asked.unchecked || !asked.texts.is_empty() => {
+            ("tools/call", Some(name)) if !request.unchecked || !request.texts.is_empty() => {
                 let name = name.to_owned();
                 let found = self.tool(&name);
-                let tool = match asked.unchecked {
+                let tool = match request.unchecked {
                     true => found.unwrap_or_default(),
                     false => found?,
                 };
@@ -129,18 +129,18 @@ impl<'c, 'p> Session<'c, 'p> {
                     .get("inputSchema")
                     .cloned()
                     .unwrap_or(Value::Bool(true));
-                let mut arguments = asked.arguments();
-                for (name, text) in &asked.texts {
+                let mut arguments = request.arguments();
+                for (name, text) in &request.texts {
                     arguments.insert(name.clone(), schema::typed(&schema, name, text));
                 }
-                if !asked.unchecked {
+                if !request.unchecked {
                     schema::check(&name, &schema, &arguments)?;
                 }
                 params.insert("arguments".to_owned(), Value::Object(arguments));
             }
-            ("prompts/get", Some(name)) if !asked.unchecked => {
+            ("prompts/get", Some(name)) if !request.unchecked => {
                 let name = name.to_owned();
-                self.check_prompt(&name, &asked.arguments())?;
+                self.check_prompt(&name, &request.arguments())?;
             }
             _ => {}
         }
@@ -150,10 +150,13 @@ impl<'c, 'p> Session<'c, 'p> {
     /// A tool's definition.
     fn tool(&mut self, name: &str) -> Result<Value, Failure> {
         loop {
-            let tools = match (self.tools.take(), self.connection.heard.tools_changed) {
+            let tools = match (
+                self.tools.take(),
+                self.connection.server_messages.tools_changed,
+            ) {
                 (Some(tools), false) => tools,
                 _ => {
-                    self.connection.heard.tools_changed = false;
+                    self.connection.server_messages.tools_changed = false;
                     self.elements("tools/list", "tools")?
                 }
             };
@@ -166,7 +169,7 @@ impl<'c, 'p> Session<'c, 'p> {
             }
             // Some servers add tools after the greeting, and say so.
             self.connection.listen(SETTLE)?;
-            if !self.connection.heard.tools_changed {
+            if !self.connection.server_messages.tools_changed {
                 return Err(unknown("tool", name, &names));
             }
         }
@@ -266,7 +269,7 @@ impl<'c, 'p> Session<'c, 'p> {
                     // Many servers with resources know no templates.
                     match failure.is_refusal() {
                         true => {
-                            self.connection.heard.note(failure.message);
+                            self.connection.server_messages.warn(failure.message);
                             Ok(Vec::new())
                         }
                         false => Err(failure),

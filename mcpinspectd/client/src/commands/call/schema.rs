@@ -232,7 +232,7 @@ mod tests {
             let failure = check("t", &schema, &Map::new()).unwrap_err();
             assert_eq!(
                 failure.code,
-                crate::failure::Code::Word("invalid_schema"),
+                crate::failure::Code::Name("invalid_schema"),
                 "{schema}"
             );
         }

@@ -9,8 +9,8 @@ use crate::era::Era;
 use crate::failure::Failure;
 use serde_json::{Map, Value, json};
 
-use super::asked::Asked;
 use super::perform::Session;
+use super::request::CallRequest;
 
 /// What a server may offer to report, and the member that requests it.
 const CHANGES: [(&str, &str, &str); 3] = [
@@ -21,12 +21,12 @@ const CHANGES: [(&str, &str, &str); 3] = [
 
 impl Session<'_, '_> {
     /// Stays for this long. Returns why the session ended before that, if it did.
-    pub fn watch(&mut self, asked: &Asked, time: Duration) -> Option<Failure> {
+    pub fn watch(&mut self, request: &CallRequest, time: Duration) -> Option<Failure> {
         let until = self.connection.elapsed().saturating_add(time);
-        let wanted = self.wanted(asked);
-        if self.greeting.era == Era::Modern && !wanted.is_empty() {
+        let subscriptions = self.subscriptions(request);
+        if self.greeting.era == Era::Modern && !subscriptions.is_empty() {
             let mut params = Map::new();
-            params.insert("notifications".to_owned(), Value::Object(wanted));
+            params.insert("notifications".to_owned(), Value::Object(subscriptions));
             let id = match self.connection.send("subscriptions/listen", params) {
                 Ok(id) => id,
                 Err(failure) => return Some(failure),
@@ -39,7 +39,7 @@ impl Session<'_, '_> {
                         Ok(_) => "the server sends no more notifications".to_owned(),
                         Err(failure) => failure.message,
                     };
-                    self.connection.heard.note(message);
+                    self.connection.server_messages.warn(message);
                 }
                 Err(failure) => return Some(failure),
             }
@@ -48,24 +48,26 @@ impl Session<'_, '_> {
     }
 
     /// What this server can report about the request, and about its lists.
-    fn wanted(&self, asked: &Asked) -> Map<String, Value> {
+    fn subscriptions(&self, request: &CallRequest) -> Map<String, Value> {
         let capabilities = self.greeting.capabilities();
         let offers = |part: &str, what: &str| {
             let offered = capabilities.get(part).and_then(|part| part.get(what));
             offered == Some(&Value::Bool(true))
         };
-        let mut wanted = Map::new();
+        let mut subscriptions = Map::new();
         for (part, what, member) in CHANGES {
             if offers(part, what) {
-                wanted.insert(member.to_owned(), Value::Bool(true));
+                subscriptions.insert(member.to_owned(), Value::Bool(true));
             }
         }
-        let uri = asked.params.get("uri");
-        if let ("resources/read", Some(uri), true) =
-            (asked.method.as_str(), uri, offers("resources", "subscribe"))
-        {
-            wanted.insert("resourceSubscriptions".to_owned(), json!([uri]));
+        let uri = request.params.get("uri");
+        if let ("resources/read", Some(uri), true) = (
+            request.method.as_str(),
+            uri,
+            offers("resources", "subscribe"),
+        ) {
+            subscriptions.insert("resourceSubscriptions".to_owned(), json!([uri]));
         }
-        wanted
+        subscriptions
     }
 }

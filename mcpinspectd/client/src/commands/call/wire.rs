@@ -39,7 +39,7 @@ const QUOTED: usize = 500;
 
 /// What the kernel saw. Lines are those of `mcpinspectd tap --format jsonl --raw`.
 #[derive(Debug, Default, Serialize)]
-pub struct Wire {
+pub struct CapturedTraffic {
     /// Frames, in the order of the wire.
     messages: Vec<Value>,
     /// Lost bytes, blind spots and tampering.
@@ -64,7 +64,7 @@ struct Call {
 /// A tap running beside a call.
 pub struct Tap {
     child: Child,
-    reader: JoinHandle<Wire>,
+    reader: JoinHandle<CapturedTraffic>,
     /// Disconnected once the tap has ended.
     ended: Receiver<()>,
 }
@@ -88,18 +88,18 @@ impl Tap {
             .spawn()
             .with_context(|| format!("`--wire` requires the program {PROGRAM}"))?;
         let stdout = child.stdout.take().context("the tap has no output")?;
-        let (sender, said) = channel();
+        let (sender, ready) = channel();
         let reader = std::thread::spawn(move || {
             read(stdout, || {
                 // The waiting side may have given up.
                 let _ = sender.send(());
             })
         });
-        match said.recv_timeout(READY) {
+        match ready.recv_timeout(READY) {
             Ok(()) => Ok(Self {
                 child,
                 reader,
-                ended: said,
+                ended: ready,
             }),
             Err(why) => {
                 // It may have ended on its own.
@@ -123,7 +123,7 @@ impl Tap {
     }
 
     /// Ends it, and returns what it saw.
-    pub fn finish(mut self) -> Wire {
+    pub fn finish(mut self) -> CapturedTraffic {
         let pid = i32::try_from(self.child.id()).map(Pid::from_raw);
         if let Ok(pid) = pid {
             // Fails if it has already ended, and then there is nothing to end.
@@ -148,9 +148,9 @@ fn program() -> PathBuf {
 }
 
 /// Reads the lines of a tap to their end. `ready` is called when the probes are attached.
-fn read(stdout: ChildStdout, ready: impl FnOnce()) -> Wire {
+fn read(stdout: ChildStdout, ready: impl FnOnce()) -> CapturedTraffic {
     let mut ready = Some(ready);
-    let mut wire = Wire::default();
+    let mut wire = CapturedTraffic::default();
     let mut open = HashMap::new();
     let mut bytes = 0;
     for line in BufReader::new(stdout).lines() {
@@ -199,14 +199,14 @@ fn call(open: &mut HashMap<(String, String), (Timestamp, Value)>, message: &Valu
             None
         }
         "response" => {
-            let asked = match direction.as_str()? {
+            let request_direction = match direction.as_str()? {
                 "server_to_client" => "client_to_server",
                 _ => "server_to_client",
             };
-            let asked = Value::from(asked);
-            let (sent, method) = open.remove(&(asked.to_string(), id.to_string()))?;
+            let request_direction = Value::from(request_direction);
+            let (sent, method) = open.remove(&(request_direction.to_string(), id.to_string()))?;
             Some(Call {
-                direction: asked,
+                direction: request_direction,
                 id,
                 method,
                 duration_ms: time.duration_since(sent).as_micros() as f64 / 1e3,

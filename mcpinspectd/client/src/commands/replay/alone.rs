@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::replay::player::{Command, Next, Player, PlayerError, is_error};
-use crate::replay::recording::{Recording, Said, What};
+use crate::replay::recording::{Recording, TapeMessage, TapeMessageKind};
 
 /// Bytes of a command.
 const COMMAND: u64 = 1000;
@@ -58,7 +58,10 @@ pub fn play(recording: &Recording, mut player: Player<'_>, json: bool) -> anyhow
                             return Ok(());
                         }
                         due = None;
-                        let number = recording.messages.get(at).map_or(0, |said| said.number);
+                        let number = recording
+                            .messages
+                            .get(at)
+                            .map_or(0, |recorded| recorded.number);
                         if player.shown() {
                             terminal::complain(format_args!(
                                 "mcpinspect: stopped at message {number}"
@@ -105,7 +108,7 @@ fn commands() -> Receiver<Result<Command, PlayerError>> {
 
 /// A message, for programs.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct MessageLine<'a> {
     number: u64,
     time: String,
     direction: Direction,
@@ -120,34 +123,34 @@ struct Shown<'a> {
 }
 
 fn show(recording: &Recording, at: usize, json: bool) -> anyhow::Result<Reader> {
-    let Some(said) = recording.messages.get(at) else {
+    let Some(recorded) = recording.messages.get(at) else {
         return Ok(Reader::Listening);
     };
-    let kind = match said.what {
-        What::Request { .. } => "request",
-        What::Notification { .. } => "notification",
-        What::Response { .. } => "response",
-        What::Invalid => "invalid",
+    let kind = match recorded.kind {
+        TapeMessageKind::Request { .. } => "request",
+        TapeMessageKind::Notification { .. } => "notification",
+        TapeMessageKind::Response { .. } => "response",
+        TapeMessageKind::Invalid => "invalid",
     };
-    let method = method(recording, said);
-    let is_error = said.message().is_some_and(|message| is_error(&message));
+    let method = method(recording, recorded);
+    let is_error = recorded.message().is_some_and(|message| is_error(&message));
     if json {
-        let message = serde_json::from_str(&said.text).ok();
-        let text = terminal_safe(&Shown {
-            number: said.number,
-            time: said.time.exact(),
-            direction: said.direction,
+        let message = serde_json::from_str(&recorded.text).ok();
+        let text = terminal_safe(&MessageLine {
+            number: recorded.number,
+            time: recorded.time.exact(),
+            direction: recorded.direction,
             kind,
             method,
             is_error,
-            text: message.is_none().then_some(&said.text),
+            text: message.is_none().then_some(&recorded.text),
             message,
         })?;
         return Ok(terminal::print(|out| writeln!(out, "{text}"))?);
     }
     let start = recording.messages.first().map(|first| first.time);
-    let nanos = start.map_or(0, |start| said.time.nanos_since(start));
-    let arrow = match said.direction {
+    let nanos = start.map_or(0, |start| recorded.time.nanos_since(start));
+    let arrow = match recorded.direction {
         Direction::ClientToServer => '→',
         Direction::ServerToClient => '←',
     };
@@ -155,22 +158,22 @@ fn show(recording: &Recording, at: usize, json: bool) -> anyhow::Result<Reader> 
     let method = method.map_or(String::new(), |method| {
         format!(" {}", printable(method, METHOD))
     });
-    let text = printable(&said.text, TEXT);
+    let text = printable(&recorded.text, TEXT);
     Ok(terminal::print(|out| {
         let seconds = nanos / 1_000_000_000;
         let millis = nanos / 1_000_000 % 1000;
         writeln!(
             out,
             "{seconds:5}.{millis:03}s  {arrow} {} {kind}{method}{failed}  {text}",
-            said.number
+            recorded.number
         )
     })?)
 }
 
 /// A message's method, or that of the request that it answers.
-fn method<'a>(recording: &'a Recording, said: &'a Said) -> Option<&'a str> {
-    match said.what {
-        What::Response { request } => recording.messages.get(request?)?.method(),
-        _ => said.method(),
+fn method<'a>(recording: &'a Recording, recorded: &'a TapeMessage) -> Option<&'a str> {
+    match recorded.kind {
+        TapeMessageKind::Response { request } => recording.messages.get(request?)?.method(),
+        _ => recorded.method(),
     }
 }

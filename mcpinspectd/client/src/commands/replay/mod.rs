@@ -11,13 +11,13 @@ use anyhow::{Context as _, bail};
 use mcpinspect_core::json_path::{Assignment, Pattern};
 
 use crate::replay::fault::{Delay, Fault};
-use crate::replay::player::{Break, Place, Player};
+use crate::replay::player::{Breakpoint, Player, TapePosition};
 use crate::replay::recording::Recording;
 use crate::replay::serve::{Matching, Settings};
 use crate::replay::speed::Speed;
 
 use crate::tape_file;
-use crate::target::{self, Wanted};
+use crate::target::{self, TargetOptions};
 
 /// Replay a tape: alone, against a server, or in a server's place
 ///
@@ -124,16 +124,16 @@ struct ServerOptions {
 struct AloneOptions {
     /// Begin at this place.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["to", "as_server"])]
-    from: Option<Place>,
+    from: Option<TapePosition>,
     /// End at this place.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["to", "as_server"])]
-    until: Option<Place>,
+    until: Option<TapePosition>,
     /// Wait for a command before each message.
     #[arg(long, conflicts_with_all = ["to", "as_server"])]
     step: bool,
     /// Stop at requests and notifications of a method, at calls of a tool, or at errors.
     #[arg(long = "break", value_name = "METHOD|tool=NAME|error", conflicts_with_all = ["to", "as_server"])]
-    breaks: Vec<Break>,
+    breaks: Vec<Breakpoint>,
 }
 
 /// How closely to compare.
@@ -163,13 +163,13 @@ impl Replay {
     /// What kept it from its work, for people.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(url) = &self.to {
-            let wanted = Wanted {
+            let options = TargetOptions {
                 command: &self.command,
                 url: url.as_deref(),
                 headers: &self.to_options.headers,
-                ..Wanted::default()
+                ..TargetOptions::default()
             };
-            let target = wanted.target()?;
+            let target = options.target()?;
             let recording = read(&self.tape)?;
             return self.to(&recording, &target);
         }

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use super::Driver;
 use crate::replay::TREE;
 use crate::replay::compare::{Difference, Kind, Subject, excerpt};
-use crate::replay::recording::Said;
+use crate::replay::recording::TapeMessage;
 
 impl Driver<'_> {
     /// Takes an answer; false if there is no such request.
     pub(super) fn answer(&mut self, response: &Response<'_>) -> bool {
         let id = response.id.and_then(|id| id.0.parse().ok());
-        let Some((id, asked)) = id.and_then(|id: u64| Some((id, self.open.remove(&id)?))) else {
+        let Some((id, pending)) = id.and_then(|id: u64| Some((id, self.open.remove(&id)?))) else {
             return false;
         };
         self.silent = 0;
-        let Some(at) = asked.at else {
+        let Some(at) = pending.at else {
             if let Outcome::Error(error) = response.outcome {
                 let error = shown(error.get());
                 self.stopped = Some(format!("the server refused `initialize`: {error}"));
@@ -29,19 +29,19 @@ impl Driver<'_> {
         self.report.answers += 1;
         let recording = self.recording;
         let request = recording.messages.get(at);
-        let old = request.and_then(Said::answer);
+        let old = request.and_then(TapeMessage::answer);
         let old = old.and_then(|at| recording.messages.get(at));
         if let (Some(request), Some(old), false) = (request, old, self.cancelled.contains(&id)) {
-            self.compare(request, asked.params.as_ref(), old, response.outcome);
+            self.compare(request, pending.params.as_ref(), old, response.outcome);
         }
         true
     }
 
     fn compare(
         &mut self,
-        request: &Said,
+        request: &TapeMessage,
         params: Option<&Value>,
-        said: &Said,
+        recorded: &TapeMessage,
         outcome: Outcome<'_>,
     ) {
         let Some(method) = request.method() else {
@@ -52,18 +52,18 @@ impl Driver<'_> {
         }
         let Some(Message::Response(Response {
             outcome: before, ..
-        })) = said.message()
+        })) = recorded.message()
         else {
             return;
         };
         let subject = Subject {
             method,
             params,
-            number: said.number,
+            number: recorded.number,
         };
         self.report.compared += 1;
         // Masked like the tape, an answer shows what else changed.
-        let new = match said.is_masked && !self.recording.header.is_anonymised {
+        let new = match recorded.is_masked && !self.recording.header.is_anonymised {
             true => tree_of_masked(outcome),
             false => tree(outcome),
         };
@@ -85,7 +85,7 @@ impl Driver<'_> {
                     path: subject.path(),
                     was,
                     is,
-                    message: Some(said.number),
+                    message: Some(recorded.number),
                     times: 1,
                 });
                 false

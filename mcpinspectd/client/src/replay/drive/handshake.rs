@@ -4,10 +4,10 @@ use mcpinspect_core::mcp::{Budget, json as text};
 use mcpinspect_core::model::Direction;
 use serde_json::{Value, json};
 
-use super::{Asked, Driver, INITIALIZE, INITIALIZED};
+use super::{Driver, INITIALIZE, INITIALIZED, ReplayedRequest};
 use crate::era::STATEFUL;
 use crate::replay::TREE;
-use crate::replay::recording::Said;
+use crate::replay::recording::TapeMessage;
 
 /// Where requests of revisions without a handshake name their revision.
 const STATELESS: &str = "io.modelcontextprotocol/protocolVersion";
@@ -16,15 +16,15 @@ impl Driver<'_> {
     /// Whether the server expects a handshake, and the tape has none that is sent.
     pub(super) fn needs_handshake(&self) -> bool {
         let mut requests = self.recording.requests(Direction::ClientToServer);
-        let has_own = |said: &Said| said.method() == Some(INITIALIZE);
-        let is_stateless = |said: &Said| {
-            let message = said.message();
+        let has_own = |recorded: &TapeMessage| recorded.method() == Some(INITIALIZE);
+        let is_stateless = |recorded: &TapeMessage| {
+            let message = recorded.message();
             let params = message.as_ref().and_then(|message| message.params());
             let params = params.and_then(|params| text::value(params, &mut Budget::of(TREE)));
             params.is_some_and(|params| params["_meta"].get(STATELESS).is_some())
         };
         let is_sent = self.is_chosen(INITIALIZE);
-        !requests.any(|(_, said)| (is_sent && has_own(said)) || is_stateless(said))
+        !requests.any(|(_, recorded)| (is_sent && has_own(recorded)) || is_stateless(recorded))
     }
 
     /// Greets the server as the client of the tape would have.
@@ -56,8 +56,8 @@ impl Driver<'_> {
         self.next_id += 1;
         let line = json!({"jsonrpc": "2.0", "id": id, "method": INITIALIZE, "params": params});
         self.outbox.push_back(line.to_string());
-        let asked = Asked::now(None, None, self.peer.elapsed());
-        self.open.insert(id, asked);
+        let pending = ReplayedRequest::now(None, None, self.peer.elapsed());
+        self.open.insert(id, pending);
         self.answered(id)?;
         if let Some(refused) = self.stopped.take() {
             return Err(refused);

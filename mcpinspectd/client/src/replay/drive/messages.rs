@@ -9,7 +9,7 @@ use super::{Driver, NO_MESSAGE};
 use crate::peer::Received;
 use crate::replay::compare::{Difference, Kind, excerpt};
 use crate::replay::envelope;
-use crate::replay::recording::Said;
+use crate::replay::recording::TapeMessage;
 use crate::replies::unscripted;
 
 /// Stands for the method of an answer to no request.
@@ -36,9 +36,9 @@ impl Driver<'_> {
             Received::Line(line) => self.line(&line),
             Received::TooLong(bytes) => self.unasked(NO_MESSAGE, false, bytes),
             Received::Unanswered(id, failure) => {
-                let asked = id.and_then(|id| self.open.get_mut(&id));
-                match asked {
-                    Some(asked) => asked.failed = Some(failure.message),
+                let pending = id.and_then(|id| self.open.get_mut(&id));
+                match pending {
+                    Some(pending) => pending.failed = Some(failure.message),
                     None if id.is_none() && self.report.notes.len() < MAX_NOTES => {
                         self.report.notes.push(failure.message);
                     }
@@ -150,7 +150,7 @@ impl Driver<'_> {
         let read = |text: Option<&str>| -> Option<Value> { serde_json::from_str(text?).ok() };
         let wanted = read(params);
         let same = unused.iter().take(LOOKED_AT).position(|at| {
-            let message = recording.messages.get(*at).and_then(Said::message);
+            let message = recording.messages.get(*at).and_then(TapeMessage::message);
             let old = message.as_ref().and_then(|message| message.params());
             read(old.map(|params| params.get())) == wanted
         });

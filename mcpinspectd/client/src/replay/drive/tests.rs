@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::peer::Received;
 use crate::replay::compare::{Depth, Kind};
-use crate::testing::Fake;
+use crate::testing::FakePeer;
 
 /// A tape of these messages, a second apart. Those from the server have a leading `<`.
 fn tape(messages: &[Value]) -> Recording {
@@ -66,9 +66,9 @@ fn replay(
     settings: &Settings,
     answer: impl FnMut(&Value) -> Vec<Received>,
 ) -> (Result<Report, String>, Vec<Value>, Duration) {
-    let mut fake = Fake::new(answer);
+    let mut fake = FakePeer::new(answer);
     let report = drive(&tape(messages), settings, &mut fake);
-    (report, fake.said, fake.now)
+    (report, fake.received, fake.now)
 }
 
 /// A server that answers every request with its parameters.
@@ -101,11 +101,11 @@ fn the_same_answers_are_no_differences() {
         json!({"<": result(&json!(41), json!({"name": "b"}))}),
         json!({"<": result(&json!(40), json!({"name": "a", "arguments": {"x": 1}}))}),
     ]);
-    let (report, said, took) = replay(&messages, &settings(), echo);
+    let (report, received, took) = replay(&messages, &settings(), echo);
     let report = report.unwrap();
     assert!(report.same, "{report:#?}");
     assert_eq!((report.requests, report.compared, report.equal), (3, 3, 3));
-    let ids: Vec<&Value> = said
+    let ids: Vec<&Value> = received
         .iter()
         .filter_map(|message| message.get("id"))
         .collect();
@@ -127,9 +127,9 @@ fn a_handshake_is_made_up_where_there_is_none() {
         request(7, "tools/list", json!({})),
         json!({"<": result(&json!(7), json!({}))}),
     ];
-    let (report, said, _) = replay(&messages, &settings(), echo);
+    let (report, received, _) = replay(&messages, &settings(), echo);
     assert!(report.unwrap().same);
-    let methods: Vec<&str> = said
+    let methods: Vec<&str> = received
         .iter()
         .map(|message| message["method"].as_str().unwrap())
         .collect();
@@ -137,15 +137,15 @@ fn a_handshake_is_made_up_where_there_is_none() {
         methods,
         ["initialize", "notifications/initialized", "tools/list"]
     );
-    assert_eq!(said[0]["params"]["protocolVersion"], "2025-06-18");
+    assert_eq!(received[0]["params"]["protocolVersion"], "2025-06-18");
     let meta = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
     let stateless = [
         request(7, "tools/list", meta.clone()),
         json!({"<": result(&json!(7), meta)}),
     ];
-    let (report, said, _) = replay(&stateless, &settings(), echo);
+    let (report, received, _) = replay(&stateless, &settings(), echo);
     assert!(report.unwrap().same);
-    assert_eq!(said.len(), 1);
+    assert_eq!(received.len(), 1);
     let (report, _, _) = replay(&messages, &settings(), |message| {
         vec![line(
             &json!({"id": message["id"], "error": {"code": -1, "message": "no"}}),
@@ -175,13 +175,13 @@ fn substituted_and_filtered() {
         only: vec!["tools/c*".to_owned()],
         ..settings()
     };
-    let (report, said, _) = replay(&messages, &settings, echo);
+    let (report, received, _) = replay(&messages, &settings, echo);
     let report = report.unwrap();
     assert_eq!(
         kinds(&report),
         [(Kind::Value, "tools/call[name=a].result.arguments.path")]
     );
-    assert_eq!(said.len(), 3);
+    assert_eq!(received.len(), 3);
     assert_eq!(report.not_sent, 1);
     let places: Vec<u64> = report.substitutions.iter().map(|one| one.places).collect();
     assert_eq!(places, [1, 0]);
@@ -200,25 +200,28 @@ fn requests_of_the_server_are_answered_as_on_the_tape() {
         json!({"<": result(&json!(1), json!({"name": "a"}))}),
     ]);
     let mut done = Vec::new();
-    let (report, said, _) = replay(&messages, &settings(), |message| match &message["method"] {
-        method if method == "tools/call" => {
-            done.push(message["id"].clone());
-            ["two", "three", "four"]
-                .into_iter()
-                .enumerate()
-                .map(|(at, text)| {
-                    let mut ask = ask(0, text);
-                    ask["id"] = format!("s{at}").into();
-                    line(&ask)
-                })
-                .chain([line(&request(9, "elicitation/create", json!({})))])
-                .collect()
-        }
-        Value::Null if message["id"] == 9 => vec![line(&result(&done[0], json!({"name": "a"})))],
-        _ => echo(message),
-    });
+    let (report, received, _) =
+        replay(&messages, &settings(), |message| match &message["method"] {
+            method if method == "tools/call" => {
+                done.push(message["id"].clone());
+                ["two", "three", "four"]
+                    .into_iter()
+                    .enumerate()
+                    .map(|(at, text)| {
+                        let mut ask = ask(0, text);
+                        ask["id"] = format!("s{at}").into();
+                        line(&ask)
+                    })
+                    .chain([line(&request(9, "elicitation/create", json!({})))])
+                    .collect()
+            }
+            Value::Null if message["id"] == 9 => {
+                vec![line(&result(&done[0], json!({"name": "a"})))]
+            }
+            _ => echo(message),
+        });
     let report = report.unwrap();
-    let answers: Vec<&Value> = said
+    let answers: Vec<&Value> = received
         .iter()
         .filter(|message| message.get("method").is_none())
         .collect();
@@ -276,9 +279,9 @@ fn broken_servers_are_given_up() {
         true => echo(message),
         false => Vec::new(),
     };
-    let (report, said, took) = replay(&messages, &settings(), silent);
+    let (report, received, took) = replay(&messages, &settings(), silent);
     let report = report.unwrap();
-    assert_eq!(said.len(), 5);
+    assert_eq!(received.len(), 5);
     assert_eq!(took, Duration::from_secs(30));
     assert!(
         report
@@ -373,11 +376,11 @@ fn hostile_tapes_do_no_harm() {
     ]);
     let mut recording = tape(&messages);
     let text = format!("{{\"id\":1,\"method\":\"m\",\"params\":{deep}}}");
-    recording.messages.push(Said {
+    recording.messages.push(TapeMessage {
         number: 99,
         time: Default::default(),
         direction: Direction::ClientToServer,
-        what: What::Request {
+        kind: TapeMessageKind::Request {
             method: "m".into(),
             id: "1".into(),
             answer: Some(usize::MAX),
@@ -385,9 +388,9 @@ fn hostile_tapes_do_no_harm() {
         text: text.into(),
         is_masked: true,
     });
-    let mut fake = Fake::new(|message: &Value| echo(message));
+    let mut fake = FakePeer::new(|message: &Value| echo(message));
     let report = drive(&recording, &settings(), &mut fake).unwrap();
-    assert_eq!((report.requests, fake.said.len()), (4, 6));
+    assert_eq!((report.requests, fake.received.len()), (4, 6));
 }
 
 #[test]

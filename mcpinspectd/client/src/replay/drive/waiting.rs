@@ -5,9 +5,9 @@ use std::time::Duration;
 use mcpinspect_core::mcp::method;
 
 use super::{Driver, INITIALIZE};
-use crate::peer::{Received, Sent};
+use crate::peer::{Received, SendOutcome};
 use crate::replay::compare::{Difference, Kind, Subject};
-use crate::replay::recording::Said;
+use crate::replay::recording::TapeMessage;
 
 /// Consecutive requests without an answer before a server is given up.
 const PATIENCE: u32 = 3;
@@ -24,7 +24,11 @@ impl Driver<'_> {
         let Some(id) = self.ids.get(&at).copied() else {
             return Ok(());
         };
-        let method = self.recording.messages.get(at).and_then(Said::method);
+        let method = self
+            .recording
+            .messages
+            .get(at)
+            .and_then(TapeMessage::method);
         let stays_open = method.is_some_and(method::stays_open);
         match stays_open {
             true => Ok(()),
@@ -34,11 +38,11 @@ impl Driver<'_> {
 
     /// Waits until a request is answered, or can no longer be.
     pub(super) fn answered(&mut self, id: u64) -> Result<(), String> {
-        while let (Some(asked), false) = (self.open.get(&id), self.cancelled.contains(&id)) {
-            let deadline = asked.sent.saturating_add(self.settings.timeout);
+        while let (Some(pending), false) = (self.open.get(&id), self.cancelled.contains(&id)) {
+            let deadline = pending.sent.saturating_add(self.settings.timeout);
             let left = deadline.saturating_sub(self.peer.elapsed());
-            if asked.failed.is_some() || left.is_zero() || self.is_over() {
-                let reason = asked.failed.clone().or_else(|| self.stopped.clone());
+            if pending.failed.is_some() || left.is_zero() || self.is_over() {
+                let reason = pending.failed.clone().or_else(|| self.stopped.clone());
                 let seconds = self.settings.timeout.as_secs_f64();
                 let reason = reason.unwrap_or_else(|| format!("none within {seconds} s"));
                 return self.unanswered(id, reason);
@@ -49,18 +53,18 @@ impl Driver<'_> {
     }
 
     fn unanswered(&mut self, id: u64, reason: String) -> Result<(), String> {
-        let Some(asked) = self.open.remove(&id) else {
+        let Some(pending) = self.open.remove(&id) else {
             return Ok(());
         };
-        let said = asked.at.and_then(|at| self.recording.messages.get(at));
-        let method = said.and_then(Said::method).unwrap_or(INITIALIZE);
+        let recorded = pending.at.and_then(|at| self.recording.messages.get(at));
+        let method = recorded.and_then(TapeMessage::method).unwrap_or(INITIALIZE);
         if method == INITIALIZE {
             return Err(format!("no answer to `{method}`: {reason}"));
         }
         let subject = Subject {
             method,
-            params: asked.params.as_ref(),
-            number: said.map_or(0, |said| said.number),
+            params: pending.params.as_ref(),
+            number: recorded.map_or(0, |recorded| recorded.number),
         };
         if !self.settings.rules.ignores(method, subject.params) {
             self.found.add(Difference {
@@ -134,15 +138,15 @@ impl Driver<'_> {
         let until = self.peer.elapsed().saturating_add(self.settings.timeout);
         while let (false, Some(line)) = (self.is_over(), self.outbox.front()) {
             match self.peer.send(line) {
-                Sent::Queued => {
+                SendOutcome::Queued => {
                     self.outbox.pop_front();
                 }
-                Sent::Closed => self.closed(),
-                Sent::Full if self.peer.elapsed() >= until => {
+                SendOutcome::Closed => self.closed(),
+                SendOutcome::Full if self.peer.elapsed() >= until => {
                     let seconds = self.settings.timeout.as_secs_f64();
                     self.stopped = Some(format!("the server has read nothing for {seconds} s"));
                 }
-                Sent::Full => {
+                SendOutcome::Full => {
                     let received = self.peer.receive(HELD_UP);
                     self.take(received);
                 }

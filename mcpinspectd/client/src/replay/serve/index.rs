@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::replay::TREE;
-use crate::replay::recording::{Recording, What};
+use crate::replay::recording::{Recording, TapeMessageKind};
 
 /// How requests are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +54,15 @@ impl Index {
             last: HashMap::new(),
             notifications: HashMap::new(),
             is_masked: !recording.header.is_anonymised
-                && recording.messages.iter().any(|said| said.is_masked),
+                && recording.messages.iter().any(|recorded| recorded.is_masked),
         };
-        for (at, said) in recording.messages.iter().enumerate() {
-            if said.direction == Direction::ServerToClient {
+        for (at, recorded) in recording.messages.iter().enumerate() {
+            if recorded.direction == Direction::ServerToClient {
                 continue;
             }
-            match &said.what {
-                What::Request { method, .. } => {
-                    let message = said.message();
+            match &recorded.kind {
+                TapeMessageKind::Request { method, .. } => {
+                    let message = recorded.message();
                     let raw = message.as_ref().and_then(|message| message.params());
                     let params = raw.and_then(|raw| json::value(raw, &mut Budget::of(TREE)));
                     let key = index.key(method, raw, params.as_ref());
@@ -73,7 +73,7 @@ impl Index {
                     index.last.insert(key.clone(), at);
                     index.requests.entry(key).or_default().push_back(at);
                 }
-                What::Notification { method } => {
+                TapeMessageKind::Notification { method } => {
                     let all = index.notifications.entry(method.clone());
                     all.or_default().push_back(at);
                 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::replay::TREE;
 use crate::replay::compare::Subject;
 use crate::replay::envelope::{CANCELLED, edited};
-use crate::replay::recording::{Recording, Said, What};
+use crate::replay::recording::{Recording, TapeMessage, TapeMessageKind};
 
 /// Where notifications of a subscription name the request that opened it.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -24,31 +24,32 @@ pub fn follows(recording: &Recording) -> HashMap<usize, Vec<usize>> {
     let mut follows: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut tokens: HashMap<String, usize> = HashMap::new();
     let mut last = None;
-    for (at, said) in recording.messages.iter().enumerate() {
-        let params = || params_of(said);
-        match (said.direction, &said.what) {
-            (Direction::ClientToServer, What::Request { .. }) => {
+    for (at, recorded) in recording.messages.iter().enumerate() {
+        let params = || params_of(recorded);
+        match (recorded.direction, &recorded.kind) {
+            (Direction::ClientToServer, TapeMessageKind::Request { .. }) => {
                 last = Some(at);
-                if said.text.contains("progressToken")
+                if recorded.text.contains("progressToken")
                     && let Some(token) = params().as_ref().and_then(token)
                 {
                     tokens.insert(token.to_string(), at);
                 }
             }
-            (Direction::ClientToServer, What::Notification { .. }) => last = Some(at),
-            (Direction::ServerToClient, What::Notification { method }) => {
+            (Direction::ClientToServer, TapeMessageKind::Notification { .. }) => last = Some(at),
+            (Direction::ServerToClient, TapeMessageKind::Notification { method }) => {
                 let params = (&**method == "notifications/progress")
                     .then(params)
                     .flatten();
                 let token = params
                     .as_ref()
                     .and_then(|params| params.get("progressToken"));
-                let asked = token.and_then(|token| tokens.get(&token.to_string()).copied());
-                if let Some(because) = asked.or(last) {
+                let client_request =
+                    token.and_then(|token| tokens.get(&token.to_string()).copied());
+                if let Some(because) = client_request.or(last) {
                     follows.entry(because).or_default().push(at);
                 }
             }
-            (Direction::ServerToClient, What::Request { .. }) => {
+            (Direction::ServerToClient, TapeMessageKind::Request { .. }) => {
                 if let Some(because) = last {
                     follows.entry(because).or_default().push(at);
                 }
@@ -60,14 +61,18 @@ pub fn follows(recording: &Recording) -> HashMap<usize, Vec<usize>> {
 }
 
 /// A message under another id.
-pub fn with_id(said: &Said, id: &str) -> Option<String> {
-    edited(&said.text, &[("id", id)])
+pub fn with_id(recorded: &TapeMessage, id: &str) -> Option<String> {
+    edited(&recorded.text, &[("id", id)])
 }
 
 /// An answer under the client's id; `change` receives its result or error as the member of an object, and returns
 /// whether it changed something.
-pub fn answer(said: &Said, id: &str, change: impl FnOnce(&mut Value) -> bool) -> Option<String> {
-    let Some(Message::Response(response)) = said.message() else {
+pub fn answer(
+    recorded: &TapeMessage,
+    id: &str,
+    change: impl FnOnce(&mut Value) -> bool,
+) -> Option<String> {
+    let Some(Message::Response(response)) = recorded.message() else {
         return None;
     };
     let (name, raw) = match response.outcome {
@@ -78,28 +83,28 @@ pub fn answer(said: &Said, id: &str, change: impl FnOnce(&mut Value) -> bool) ->
         let mut answer = json!({ name: value });
         if change(&mut answer) {
             let new = answer.get(name).map(Value::to_string)?;
-            return edited(&said.text, &[("id", id), (name, &new)]);
+            return edited(&recorded.text, &[("id", id), (name, &new)]);
         }
     }
-    with_id(said, id)
+    with_id(recorded, id)
 }
 
 /// A notification, adapted to the client's request as it is now: its id and its parameters.
 pub fn notification(
-    said: &Said,
-    old: Option<&Said>,
+    recorded: &TapeMessage,
+    old: Option<&TapeMessage>,
     now: Option<(&str, Option<&Value>)>,
 ) -> Option<String> {
-    let as_it_is = || edited(&said.text, &[]);
+    let as_it_is = || edited(&recorded.text, &[]);
     let (Some(old), Some((id, new))) = (old, now) else {
         return as_it_is();
     };
-    let Some(mut params) = params_of(said) else {
+    let Some(mut params) = params_of(recorded) else {
         return as_it_is();
     };
     let old_params = params_of(old);
-    let old_id: Value = match &old.what {
-        What::Request { id, .. } => serde_json::from_str(id).unwrap_or_default(),
+    let old_id: Value = match &old.kind {
+        TapeMessageKind::Request { id, .. } => serde_json::from_str(id).unwrap_or_default(),
         _ => return as_it_is(),
     };
     let id: Value = serde_json::from_str(id).unwrap_or_default();
@@ -119,7 +124,7 @@ pub fn notification(
     if let (Some(old), Some(new)) = tokens {
         put(params.get_mut("progressToken"), old, new);
     }
-    if said.method() == Some(CANCELLED) {
+    if recorded.method() == Some(CANCELLED) {
         put(params.get_mut("requestId"), &old_id, &id);
     }
     let meta = params.get_mut("_meta");
@@ -129,7 +134,7 @@ pub fn notification(
         &id,
     );
     match changed {
-        true => edited(&said.text, &[("params", &params.to_string())]),
+        true => edited(&recorded.text, &[("params", &params.to_string())]),
         false => as_it_is(),
     }
 }
@@ -146,15 +151,16 @@ pub fn greeting(recording: &Recording, params: Option<&Value>) -> Value {
         ("completion/", "completions"),
     ] {
         let mut requests = recording.requests(Direction::ClientToServer);
-        if requests.any(|(_, said)| {
-            said.method()
+        if requests.any(|(_, recorded)| {
+            recorded
+                .method()
                 .is_some_and(|name| name.starts_with(beginning))
         }) {
             capabilities.insert(capability.to_owned(), json!({}));
         }
     }
-    let asked = params.and_then(|params| params.get("protocolVersion")?.as_str());
-    let revision = header.protocol_version.as_deref().or(asked);
+    let client_request = params.and_then(|params| params.get("protocolVersion")?.as_str());
+    let revision = header.protocol_version.as_deref().or(client_request);
     let info = header.server_info.as_ref();
     let info: Option<Value> = info.and_then(|info| serde_json::from_str(info.0.get()).ok());
     let info = info.unwrap_or_else(|| json!({"name": header.server_id, "version": "0"}));
@@ -181,8 +187,8 @@ fn token(params: &Value) -> Option<&Value> {
 }
 
 /// The parameters of a message of the tape.
-pub fn params_of(said: &Said) -> Option<Value> {
-    let message = said.message();
+pub fn params_of(recorded: &TapeMessage) -> Option<Value> {
+    let message = recorded.message();
     let params = message.as_ref().and_then(|message| message.params())?;
     text::value(params, &mut Budget::of(TREE))
 }

@@ -140,15 +140,15 @@ fn sequential_whatever_the_parameters() {
 
 #[test]
 fn what_the_server_says_in_between_keeps_its_place() {
-    let mut asked = call("1", "a", 1);
-    asked["params"]["_meta"] = json!({"progressToken": "1"});
+    let mut client_request = call("1", "a", 1);
+    client_request["params"]["_meta"] = json!({"progressToken": "1"});
     let progress = |token: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}});
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let sampling = request("s", "sampling/createMessage", json!({}));
     let recording = tape(&[
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"<": changed}),
-        asked.clone(),
+        client_request.clone(),
         call("2", "b", 1),
         json!({"<": progress("1")}),
         json!({"<": result("2", json!("b"))}),
@@ -160,18 +160,18 @@ fn what_the_server_says_in_between_keeps_its_place() {
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     assert_eq!(say(&mut server, &initialized), [changed]);
     assert_eq!(say(&mut server, &initialized), [] as [Value; 0]);
-    asked["id"] = json!(77);
-    asked["params"]["_meta"]["progressToken"] = json!(77);
-    let said = say(&mut server, &asked);
+    client_request["id"] = json!(77);
+    client_request["params"]["_meta"]["progressToken"] = json!(77);
+    let lines = say(&mut server, &client_request);
     let mut own = progress("1");
     own["params"]["progressToken"] = json!(77);
-    assert_eq!(said[0], own);
-    assert_eq!(said[1]["result"], "a");
-    assert_eq!(said[1]["id"], 77);
+    assert_eq!(lines[0], own);
+    assert_eq!(lines[1]["result"], "a");
+    assert_eq!(lines[1]["id"], 77);
     // The server asked because of the second call, as far as the tape shows.
-    let said = say(&mut server, &call("z", "b", 1));
-    assert_eq!(said[0], result("z", json!("b")));
-    assert_eq!(said[1]["method"], "sampling/createMessage");
+    let lines = say(&mut server, &call("z", "b", 1));
+    assert_eq!(lines[0], result("z", json!("b")));
+    assert_eq!(lines[1]["method"], "sampling/createMessage");
     assert!(server.finish().complete);
 }
 
@@ -184,15 +184,15 @@ fn the_rest_waits_for_the_answer_of_the_client() {
         json!({"<": result("1", json!("a"))}),
     ]);
     let mut server = Server::new(&recording, settings(Matching::ByParams));
-    let said = say(&mut server, &call("x", "a", 1));
-    assert_eq!(said.len(), 1);
-    assert_eq!(said[0]["method"], "elicitation/create");
+    let lines = say(&mut server, &call("x", "a", 1));
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["method"], "elicitation/create");
     assert_eq!(
         say(&mut server, &result("nobody", json!({}))),
         [] as [Value; 0]
     );
     let mut answer = result("", json!({}));
-    answer["id"] = said[0]["id"].clone();
+    answer["id"] = lines[0]["id"].clone();
     assert_eq!(say(&mut server, &answer), [result("x", json!("a"))]);
 }
 

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use mcpinspect_core::text::escape::markup;
 
 use super::read::Script;
-use super::run::Ran;
+use super::run::StepResult;
 use super::title;
 
 /// Writes one test case per step; those that did not run are skipped.
-pub fn write(out: &mut dyn Write, script: &Script, ran: &[Ran]) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, script: &Script, ran: &[StepResult]) -> io::Result<()> {
     let find = |at: usize| ran.iter().find(|ran| ran.at == at);
     let tests = script.steps.len();
     let failures = ran.iter().filter(|ran| !ran.envelope.has_passed()).count();
@@ -23,7 +23,7 @@ pub fn write(out: &mut dyn Write, script: &Script, ran: &[Ran]) -> io::Result<()
     writeln!(out, "  <testsuite name=\"mcpinspect call\" {counts}>")?;
     for (at, step) in script.steps.iter().enumerate() {
         let name = markup(&title(at, step.name.as_deref()));
-        let class = markup(&step.asked.method);
+        let class = markup(&step.request.method);
         write!(out, "    <testcase name=\"{name}\" classname=\"{class}\"")?;
         let Some(ran) = find(at) else {
             writeln!(out, "><skipped/></testcase>")?;

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use super::title;
 use super::values;
-use crate::commands::call::asked::{Asked, Parts};
 use crate::commands::call::expect;
 use crate::commands::call::expect::Expectation;
+use crate::commands::call::request::{CallRequest, RequestParts};
 
 /// Most steps of a script.
 const MAX_STEPS: usize = 10_000;
@@ -38,7 +38,7 @@ pub struct Step {
     /// Its name, for reports.
     pub name: Option<String>,
     /// Its request. Strings may name saved values.
-    pub asked: Asked,
+    pub request: CallRequest,
     /// What must hold.
     pub expectations: Vec<Expectation>,
     /// What to keep for later steps: names, and where each value is.
@@ -133,7 +133,7 @@ fn step(
     saved: &mut HashSet<String>,
 ) -> anyhow::Result<Step> {
     let written: Written = serde_json::from_value(step)?;
-    let parts = Parts {
+    let parts = RequestParts {
         tool: written.tool,
         prompt: written.prompt,
         uri: written.uri,
@@ -142,16 +142,20 @@ fn step(
         params: written.params,
         texts: Vec::new(),
     };
-    let asked = parts.ask(&written.method).map_err(|error| anyhow!(error))?;
-    let asked = Asked {
+    let request = parts
+        .request(&written.method)
+        .map_err(|error| anyhow!(error))?;
+    let request = CallRequest {
         unchecked: written.unchecked,
-        ..asked
+        ..request
     };
-    for name in values::names(&asked.params) {
+    for name in values::names(&request.params) {
         ensure!(saved.contains(&name), "no earlier step saves `${{{name}}}`");
     }
-    if !asked.unchecked {
-        asked.check().map_err(|failure| anyhow!(failure.message))?;
+    if !request.unchecked {
+        request
+            .check()
+            .map_err(|failure| anyhow!(failure.message))?;
     }
     let expectations = written.expect.into_iter().enumerate();
     let expectations = expectations
@@ -176,7 +180,7 @@ fn step(
     };
     Ok(Step {
         name: written.name,
-        asked,
+        request,
         expectations,
         saves,
         on_error: on_error(written.on_error.as_deref(), at, names)?,
@@ -228,7 +232,7 @@ mod tests {
             assert_eq!(script.steps[0].saves.len(), 1);
         }
         for (one, other) in yaml.steps.iter().zip(&json.steps) {
-            assert_eq!(one.asked, other.asked);
+            assert_eq!(one.request, other.request);
         }
     }
 

@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use super::read::{OnError, Script, Step};
 use super::values::{self, Saved};
-use crate::commands::call::asked::Asked;
 use crate::commands::call::envelope::Envelope;
-use crate::commands::call::expect::Checked;
+use crate::commands::call::expect::CheckedExpectation;
 use crate::commands::call::perform::Session;
+use crate::commands::call::request::CallRequest;
 
 /// A step that ran.
-pub struct Ran {
+pub struct StepResult {
     /// Which step it was.
     pub at: usize,
     pub envelope: Envelope,
@@ -26,7 +26,7 @@ pub fn run(
     session: &mut Session<'_, '_>,
     patience: Patience,
     fail_on_error: bool,
-) -> Vec<Ran> {
+) -> Vec<StepResult> {
     let mut saved = Saved::new();
     let mut ran = Vec::new();
     let mut at = 0;
@@ -34,9 +34,9 @@ pub fn run(
         let patience = step.timeout.map_or(patience, Patience::Each);
         session.connection.set_patience(patience);
         let mut envelope = perform(step, session, &saved);
-        envelope.hear(session.connection.heard.take());
+        envelope.add_messages(session.connection.server_messages.take());
         let passed = judge(at, step, &mut envelope, &mut saved, fail_on_error);
-        ran.push(Ran { at, envelope });
+        ran.push(StepResult { at, envelope });
         at = match (passed, step.on_error) {
             (true, _) | (false, OnError::Continue) => at + 1,
             (false, OnError::Stop) => break,
@@ -47,29 +47,29 @@ pub fn run(
 }
 
 /// The report on a script whose session did not begin.
-pub fn not_begun(script: &Script, failure: Failure, took: Duration) -> Vec<Ran> {
+pub fn not_begun(script: &Script, failure: Failure, took: Duration) -> Vec<StepResult> {
     let first = script.steps.first().into_iter();
     first
         .map(|step| {
-            let mut envelope = Envelope::new(&step.asked.method, failure.clone().into(), took);
+            let mut envelope = Envelope::new(&step.request.method, failure.clone().into(), took);
             envelope.judge(0, step.name.clone(), Vec::new(), false);
-            Ran { at: 0, envelope }
+            StepResult { at: 0, envelope }
         })
         .collect()
 }
 
 fn perform(step: &Step, session: &mut Session<'_, '_>, saved: &Saved) -> Envelope {
     let started = Instant::now();
-    let mut params = Value::Object(step.asked.params.clone());
+    let mut params = Value::Object(step.request.params.clone());
     let outcome = match values::fill(&mut params, saved) {
         Ok(()) => {
             let params = match params {
                 Value::Object(params) => params,
                 _ => Map::new(),
             };
-            session.perform(&Asked {
+            session.perform(&CallRequest {
                 params,
-                ..step.asked.clone()
+                ..step.request.clone()
             })
         }
         Err(name) => Failure::new(
@@ -79,7 +79,7 @@ fn perform(step: &Step, session: &mut Session<'_, '_>, saved: &Saved) -> Envelop
         )
         .into(),
     };
-    Envelope::new(&step.asked.method, outcome, started.elapsed())
+    Envelope::new(&step.request.method, outcome, started.elapsed())
 }
 
 /// Whether the step passed: its expectations hold or, if it has none, it did not fail.
@@ -92,7 +92,7 @@ fn judge(
 ) -> bool {
     // An envelope is made of JSON.
     let value = serde_json::to_value(&*envelope).unwrap_or_default();
-    let checked: Vec<Checked> = step
+    let checked: Vec<CheckedExpectation> = step
         .expectations
         .iter()
         .map(|expectation| expectation.hold(&value))

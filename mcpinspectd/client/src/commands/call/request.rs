@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// A method and its parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct CallRequest {
     /// The method, or `discover` for everything that a server offers.
     pub method: String,
     /// Its known parameters.
@@ -21,7 +21,7 @@ pub struct Asked {
 
 /// Parameters by their names for people.
 #[derive(Clone, Debug, Default)]
-pub struct Parts {
+pub struct RequestParts {
     pub tool: Option<String>,
     pub prompt: Option<String>,
     pub uri: Option<String>,
@@ -31,12 +31,12 @@ pub struct Parts {
     pub texts: Vec<(String, String)>,
 }
 
-impl Parts {
+impl RequestParts {
     /// Puts the parts in their places for `method`.
     ///
     /// # Errors
     /// In words: a part has no place in this method.
-    pub fn ask(self, method: &str) -> Result<Asked, String> {
+    pub fn request(self, method: &str) -> Result<CallRequest, String> {
         let misplaced = [
             ("tool", self.tool.is_some(), method == "tools/call"),
             (
@@ -67,12 +67,12 @@ impl Parts {
         if self.prompt.is_some() && self.uri.is_some() {
             return Err("give either a prompt or a uri to complete, not both".to_owned());
         }
-        let mut asked = Asked {
+        let mut request = CallRequest {
             method: method.to_owned(),
             params: self.params.unwrap_or_default(),
-            ..Asked::default()
+            ..CallRequest::default()
         };
-        let mut put = |name: &str, value: Value| asked.params.insert(name.to_owned(), value);
+        let mut put = |name: &str, value: Value| request.params.insert(name.to_owned(), value);
         let arguments = self.arguments.unwrap_or_default();
         if method == "completion/complete" {
             if let Some(name) = self.prompt {
@@ -90,7 +90,7 @@ impl Parts {
                 Some(_) => Err(
                     "completion takes exactly one argument; use params for its context".to_owned(),
                 ),
-                None => Ok(asked),
+                None => Ok(request),
             };
         }
         if let Some(name) = self.tool.or(self.prompt) {
@@ -108,16 +108,16 @@ impl Parts {
         if method == "prompts/get" {
             // A prompt's arguments are strings.
             for (name, text) in self.texts {
-                asked.add_argument(name, text.into());
+                request.add_argument(name, text.into());
             }
         } else {
-            asked.texts = self.texts;
+            request.texts = self.texts;
         }
-        Ok(asked)
+        Ok(request)
     }
 }
 
-impl Asked {
+impl CallRequest {
     /// The arguments of a tool or prompt.
     pub fn arguments(&self) -> Map<String, Value> {
         match self.params.get("arguments") {
@@ -190,17 +190,17 @@ mod tests {
 
     #[test]
     fn parts_find_their_places() {
-        let asked = Parts {
+        let request = RequestParts {
             prompt: Some("p".to_owned()),
             texts: texts(&[("a", "1")]),
-            ..Parts::default()
+            ..RequestParts::default()
         };
-        let get = asked.clone().ask("prompts/get").unwrap();
+        let get = request.clone().request("prompts/get").unwrap();
         assert_eq!(
             Value::Object(get.params),
             json!({"name": "p", "arguments": {"a": "1"}})
         );
-        let complete = asked.ask("completion/complete").unwrap();
+        let complete = request.request("completion/complete").unwrap();
         let expected = json!({"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "1"}});
         assert_eq!(Value::Object(complete.params.clone()), expected);
         complete.check().unwrap();
@@ -208,17 +208,22 @@ mod tests {
 
     #[test]
     fn parts_without_a_place_are_refused() {
-        let tool = || Parts {
+        let tool = || RequestParts {
             tool: Some("t".to_owned()),
-            ..Parts::default()
+            ..RequestParts::default()
         };
-        assert!(tool().ask("tools/list").unwrap_err().contains("no tool"));
-        assert!(tool().ask("tools/call").unwrap().check().is_ok());
-        let two = Parts {
+        assert!(
+            tool()
+                .request("tools/list")
+                .unwrap_err()
+                .contains("no tool")
+        );
+        assert!(tool().request("tools/call").unwrap().check().is_ok());
+        let two = RequestParts {
             texts: texts(&[("a", "1"), ("b", "2")]),
-            ..Parts::default()
+            ..RequestParts::default()
         };
-        assert!(two.ask("completion/complete").is_err());
+        assert!(two.request("completion/complete").is_err());
     }
 
     #[test]
@@ -230,15 +235,23 @@ mod tests {
             "completion/complete",
             "logging/setLevel",
         ] {
-            let failure = Parts::default().ask(method).unwrap().check().unwrap_err();
+            let failure = RequestParts::default()
+                .request(method)
+                .unwrap()
+                .check()
+                .unwrap_err();
             assert_eq!(failure.category, Category::Validation, "{method}");
         }
         let params = json!({"name": 1});
-        let asked = Parts {
+        let request = RequestParts {
             params: params.as_object().cloned(),
-            ..Parts::default()
+            ..RequestParts::default()
         };
-        assert!(asked.ask("tools/call").unwrap().check().is_err());
-        Parts::default().ask("tools/list").unwrap().check().unwrap();
+        assert!(request.request("tools/call").unwrap().check().is_err());
+        RequestParts::default()
+            .request("tools/list")
+            .unwrap()
+            .check()
+            .unwrap();
     }
 }

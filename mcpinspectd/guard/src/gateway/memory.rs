@@ -5,38 +5,40 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Free bytes.
 #[derive(Debug)]
-pub struct Room(AtomicUsize);
+pub struct MemoryPool(AtomicUsize);
 
 /// Reserved bytes.
 #[derive(Debug)]
-pub struct Held {
-    room: Arc<Room>,
+pub struct MemoryReservation {
+    memory: Arc<MemoryPool>,
     bytes: usize,
 }
 
-impl Room {
+impl MemoryPool {
     /// This many bytes.
     pub fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self(AtomicUsize::new(bytes)))
     }
 
     /// Holds nothing yet.
-    pub fn hold(self: &Arc<Self>) -> Held {
-        Held {
-            room: Arc::clone(self),
+    pub fn hold(self: &Arc<Self>) -> MemoryReservation {
+        MemoryReservation {
+            memory: Arc::clone(self),
             bytes: 0,
         }
     }
 }
 
-impl Held {
+impl MemoryReservation {
     /// Reserves this many bytes from now on. Returns whether there are as many.
     pub fn set(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes {
-            self.room.0.fetch_add(self.bytes - bytes, Ordering::Relaxed);
+            self.memory
+                .0
+                .fetch_add(self.bytes - bytes, Ordering::Relaxed);
         } else {
             let more = bytes - self.bytes;
-            let free = &self.room.0;
+            let free = &self.memory.0;
             let taken = free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
                 free.checked_sub(more)
             });
@@ -49,7 +51,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -61,8 +63,8 @@ mod tests {
 
     #[test]
     fn what_is_held_is_given_back() {
-        let room = Room::new(10);
-        let (mut one, mut other) = (room.hold(), room.hold());
+        let memory = MemoryPool::new(10);
+        let (mut one, mut other) = (memory.hold(), memory.hold());
         assert!(one.set(6) && !other.set(5) && other.set(4));
         assert!(one.set(2) && other.set(8) && !one.set(3));
         drop(other);

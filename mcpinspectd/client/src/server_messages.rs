@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Most log messages to keep, and most requests.
-const MAX_KEPT: usize = 10_000;
+const MAX_MESSAGES: usize = 10_000;
 
 /// Most bytes of them.
 const MAX_BYTES: usize = 32 << 20;
@@ -19,7 +19,7 @@ const OWN: &str = "mcpinspect";
 
 /// A log message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Log {
+pub struct LogMessage {
     /// Its severity, in the server's words.
     pub level: String,
     /// Its text; what is not a string is JSON.
@@ -33,7 +33,7 @@ pub struct Log {
 
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Notified {
+pub struct ServerNotification {
     /// What it is about.
     pub method: String,
     /// Its parameters.
@@ -67,15 +67,15 @@ pub struct ServerRequest {
     pub answer: Value,
 }
 
-/// Something worth reporting at once.
+/// An event to report at once.
 #[derive(Clone, Copy, Debug)]
-pub enum Remark<'a> {
+pub enum ServerEvent<'a> {
     /// A log message.
-    Log(&'a Log),
+    Log(&'a LogMessage),
     /// The server asked for something.
-    Asked(&'a ServerRequest),
+    Request(&'a ServerRequest),
     /// The server sent a notification, while it is watched.
-    Notified(&'a Notified),
+    Notification(&'a ServerNotification),
     /// A request has got this far, of a total if that is known.
     Progress {
         /// How far.
@@ -89,92 +89,92 @@ pub enum Remark<'a> {
 
 /// What was received, up to a limit.
 #[derive(Clone, Debug, Default)]
-pub struct Heard {
+pub struct ServerMessages {
     /// Log messages, in order.
-    pub logs: Vec<Log>,
+    pub logs: Vec<LogMessage>,
     /// Requests of the server, in order.
     pub requests: Vec<ServerRequest>,
     /// Notifications other than log messages, if the server is watched.
-    pub notifications: Vec<Notified>,
+    pub notifications: Vec<ServerNotification>,
     /// Whether notifications are kept and reported.
     pub is_watched: bool,
     /// Whether the server said that its tools changed.
     pub tools_changed: bool,
     /// Receives everything at once.
-    pub listener: Option<fn(Remark<'_>)>,
+    pub listener: Option<fn(ServerEvent<'_>)>,
     bytes: usize,
     more: u64,
 }
 
-impl Heard {
-    /// Keeps a log message.
-    pub fn log(&mut self, level: &str, message: String, logger: Option<String>) {
-        let log = Log {
+impl ServerMessages {
+    /// Adds a log message.
+    pub fn add_log(&mut self, level: &str, message: String, logger: Option<String>) {
+        let log = LogMessage {
             level: level.to_owned(),
             message,
             timestamp: Timestamp::now().exact(),
             logger,
         };
-        self.tell(Remark::Log(&log));
+        self.report(ServerEvent::Log(&log));
         let bytes = log.level.len() + log.message.len();
         if self.has_room(self.logs.len(), bytes) {
             self.logs.push(log);
         }
     }
 
-    /// Keeps something noticed about the server.
-    pub fn note(&mut self, message: String) {
-        self.log("warning", message, Some(OWN.to_owned()));
+    /// Adds a warning of this program about the server.
+    pub fn warn(&mut self, message: String) {
+        self.add_log("warning", message, Some(OWN.to_owned()));
     }
 
-    /// Notes a line that is not a message.
-    pub fn stray(&mut self, line: &[u8], why: &str) {
+    /// Adds a warning about a line that is not a message.
+    pub fn invalid_line(&mut self, line: &[u8], why: &str) {
         let text = String::from_utf8_lossy(line);
         let text = bound(&text, QUOTED);
-        self.note(format!(
+        self.warn(format!(
             "the server wrote a line that is not a message ({why}): {text}"
         ));
     }
 
-    /// Keeps a request.
-    pub fn asked(&mut self, request: ServerRequest) {
-        self.tell(Remark::Asked(&request));
+    /// Adds a request.
+    pub fn add_request(&mut self, request: ServerRequest) {
+        self.report(ServerEvent::Request(&request));
         let bytes = request.params.to_string().len();
         if self.has_room(self.requests.len(), bytes) {
             self.requests.push(request);
         }
     }
 
-    /// Keeps a notification, if the server is watched.
-    pub(super) fn notified(&mut self, method: &str, params: &Value) {
+    /// Adds a notification, if the server is watched.
+    pub(super) fn add_notification(&mut self, method: &str, params: &Value) {
         if !self.is_watched {
             return;
         }
-        let notified = Notified {
+        let notification = ServerNotification {
             method: method.to_owned(),
             params: params.clone(),
             timestamp: Timestamp::now().exact(),
         };
-        self.tell(Remark::Notified(&notified));
+        self.report(ServerEvent::Notification(&notification));
         let bytes = method.len() + params.to_string().len();
         if self.has_room(self.notifications.len(), bytes) {
-            self.notifications.push(notified);
+            self.notifications.push(notification);
         }
     }
 
-    /// Passes something on.
-    pub fn tell(&self, remark: Remark<'_>) {
+    /// Passes an event to the listener.
+    pub fn report(&self, event: ServerEvent<'_>) {
         if let Some(listener) = self.listener {
-            listener(remark);
+            listener(event);
         }
     }
 
     /// Takes what was received since the last call.
-    pub fn take(&mut self) -> (Vec<Log>, Vec<ServerRequest>) {
+    pub fn take(&mut self) -> (Vec<LogMessage>, Vec<ServerRequest>) {
         if self.more > 0 {
             let more = std::mem::take(&mut self.more);
             let text = format!("{more} more messages and requests were not recorded");
-            self.logs.push(Log {
+            self.logs.push(LogMessage {
                 level: "warning".to_owned(),
                 message: text,
                 timestamp: Timestamp::now().exact(),
@@ -186,8 +186,8 @@ impl Heard {
         (logs, std::mem::take(&mut self.requests))
     }
 
-    fn has_room(&mut self, kept: usize, bytes: usize) -> bool {
-        let fits = kept < MAX_KEPT && self.bytes.saturating_add(bytes) <= MAX_BYTES;
+    fn has_room(&mut self, count: usize, bytes: usize) -> bool {
+        let fits = count < MAX_MESSAGES && self.bytes.saturating_add(bytes) <= MAX_BYTES;
         match fits {
             true => self.bytes += bytes,
             false => self.more += 1,
@@ -202,18 +202,18 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_limit_and_what_is_not_is_counted() {
-        let mut heard = Heard::default();
-        for _ in 0..MAX_KEPT + 3 {
-            heard.log("info", "x".to_owned(), None);
+        let mut server_messages = ServerMessages::default();
+        for _ in 0..MAX_MESSAGES + 3 {
+            server_messages.add_log("info", "x".to_owned(), None);
         }
-        heard.log("info", "y".repeat(MAX_BYTES), None);
-        let (logs, _) = heard.take();
-        assert_eq!(logs.len(), MAX_KEPT + 1);
+        server_messages.add_log("info", "y".repeat(MAX_BYTES), None);
+        let (logs, _) = server_messages.take();
+        assert_eq!(logs.len(), MAX_MESSAGES + 1);
         assert!(
             logs.last()
                 .is_some_and(|log| log.message.starts_with("4 more"))
         );
-        heard.log("info", "z".to_owned(), None);
-        assert_eq!(heard.take().0.len(), 1);
+        server_messages.add_log("info", "z".to_owned(), None);
+        assert_eq!(server_messages.take().0.len(), 1);
     }
 }

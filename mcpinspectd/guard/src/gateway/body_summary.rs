@@ -8,7 +8,7 @@ const MAX_IDS: usize = 4096;
 
 /// The messages of a body.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct BodySummary {
     /// The ids of its requests, as JSON text.
     pub requests: Vec<String>,
     /// The ids of its responses.
@@ -18,23 +18,23 @@ pub struct Said {
     pub is_batch: bool,
 }
 
-impl Said {
+impl BodySummary {
     /// Reads a body. One that is not a message says nothing.
     pub fn read(body: &[u8]) -> Self {
-        let mut said = Self::default();
+        let mut summary = Self::default();
         match message::parse(body) {
-            Ok(Payload::Single(parsed)) => said.member(&parsed),
+            Ok(Payload::Single(parsed)) => summary.member(&parsed),
             Ok(Payload::Batch(batch)) => {
-                said.is_batch = true;
+                summary.is_batch = true;
                 batch.for_each(|member| {
                     if let Ok(parsed) = member {
-                        said.member(&parsed);
+                        summary.member(&parsed);
                     }
                 });
             }
             Err(_) => {}
         }
-        said
+        summary
     }
 
     /// The id of its only request, if it has only one.
@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn bodies_are_read() {
-        let said = Said::read(br#"{"jsonrpc":"2.0","id":"a","method":"initialize"}"#);
-        assert!(said.is_greeting && said.only() == Some("\"a\""));
+        let summary = BodySummary::read(br#"{"jsonrpc":"2.0","id":"a","method":"initialize"}"#);
+        assert!(summary.is_greeting && summary.only() == Some("\"a\""));
         let batch =
             br#"[{"id":1,"method":"x"},{"method":"y"},{"id":2,"result":{}},{"id":3,"method":"z"}]"#;
-        let said = Said::read(batch);
-        assert_eq!((said.requests.len(), said.only()), (2, None));
-        assert_eq!(said.responses, ["2"]);
-        assert_eq!(Said::read(b"<html>"), Said::default());
+        let summary = BodySummary::read(batch);
+        assert_eq!((summary.requests.len(), summary.only()), (2, None));
+        assert_eq!(summary.responses, ["2"]);
+        assert_eq!(BodySummary::read(b"<html>"), BodySummary::default());
     }
 }

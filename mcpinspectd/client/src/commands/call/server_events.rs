@@ -5,25 +5,25 @@ use std::io::{self, IsTerminal as _};
 use mcpinspect_cli::terminal;
 use mcpinspect_core::text::escape::printable;
 
-use crate::heard::Remark;
+use crate::server_messages::ServerEvent;
 
-/// Longest text of a remark, in characters.
+/// Longest text of an event, in characters.
 const TEXT: usize = 1000;
 
-/// Longest name in a remark, in characters.
+/// Longest name in an event, in characters.
 const NAME: usize = 80;
 
 /// The listener: to everything or, if an envelope takes the rest, to progress only.
-pub fn listener(structured: bool) -> fn(Remark<'_>) {
+pub fn listener(structured: bool) -> fn(ServerEvent<'_>) {
     match structured {
         true => progress,
         false => everything,
     }
 }
 
-fn everything(remark: Remark<'_>) {
-    match remark {
-        Remark::Log(log) => {
+fn everything(event: ServerEvent<'_>) {
+    match event {
+        ServerEvent::Log(log) => {
             let level = printable(&log.level, NAME);
             let text = printable(&log.message, TEXT);
             let logger = log.logger.as_deref().map_or(String::new(), |logger| {
@@ -31,7 +31,7 @@ fn everything(remark: Remark<'_>) {
             });
             terminal::complain(format_args!("[{level}{logger}] {text}"));
         }
-        Remark::Asked(request) => {
+        ServerEvent::Request(request) => {
             let how = match (request.scripted, request.method.as_str()) {
                 (true, _) => "answered",
                 (false, "ping") => return,
@@ -40,25 +40,25 @@ fn everything(remark: Remark<'_>) {
             let method = printable(&request.method, NAME);
             terminal::complain(format_args!("[{how}] {method}"));
         }
-        Remark::Notified(notified) => {
-            let method = printable(&notified.method, NAME);
-            let params = match notified.params.is_null() {
+        ServerEvent::Notification(notification) => {
+            let method = printable(&notification.method, NAME);
+            let params = match notification.params.is_null() {
                 true => String::new(),
-                false => format!(" {}", printable(&notified.params.to_string(), TEXT)),
+                false => format!(" {}", printable(&notification.params.to_string(), TEXT)),
             };
             terminal::complain(format_args!("[notified] {method}{params}"));
         }
-        Remark::Progress { .. } => progress(remark),
+        ServerEvent::Progress { .. } => progress(event),
     }
 }
 
 /// Progress is for people who wait.
-fn progress(remark: Remark<'_>) {
-    if let Remark::Progress {
+fn progress(event: ServerEvent<'_>) {
+    if let ServerEvent::Progress {
         progress,
         total,
         message,
-    } = remark
+    } = event
         && io::stderr().is_terminal()
     {
         let total = total.map_or(String::new(), |total| format!("/{total}"));

@@ -12,11 +12,11 @@ use tokio::time::timeout;
 
 use super::blocks;
 use super::body::Flow;
+use super::body_summary::BodySummary;
 use super::heads::SESSION;
 use super::hub::Hub;
 use super::reply::{self, INTERNAL, INVALID};
-use super::said::Said;
-use super::sessions::{Key, Party};
+use super::sessions::{ClientSession, Key};
 
 /// How long a stream may take to accept a message of the gateway.
 const GLANCE: Duration = Duration::from_secs(10);
@@ -25,9 +25,9 @@ const GLANCE: Duration = Duration::from_secs(10);
 const LARGE: usize = 1 << 20;
 
 /// A request that goes to the server.
-pub struct Asked {
+pub struct AdmittedRequest {
     pub hub: Arc<Hub>,
-    pub party: Arc<Party>,
+    pub client_session: Arc<ClientSession>,
     pub exchange: u64,
     /// The key of those who name no session, if this request names none.
     pub nobody: Key,
@@ -35,14 +35,14 @@ pub struct Asked {
     pub uri: Uri,
     pub headers: HeaderMap,
     /// What to send to the server.
-    pub said: Said,
+    pub summary: BodySummary,
     /// Messages for the client that the server has no part in.
     pub own: Vec<String>,
 }
 
 /// What the policy made of a frame.
-pub struct Judged {
-    pub forward: Passed,
+pub struct JudgedFrame {
+    pub forward: ForwardedPart,
     pub replies: Vec<String>,
     pub delay: Duration,
     /// Whether it is kept back because it is unclear what it is.
@@ -50,22 +50,25 @@ pub struct Judged {
 }
 
 /// What passes of a frame.
-pub enum Passed {
+pub enum ForwardedPart {
     AsIs,
     Nothing,
     Changed(Bytes),
 }
 
 /// Judges a frame.
-pub fn judged(asked: &Asked, direction: Direction, frame: &[u8]) -> Judged {
+pub fn judged(admitted: &AdmittedRequest, direction: Direction, frame: &[u8]) -> JudgedFrame {
     let judge = || {
-        let answering = match (asked.said.requests.is_empty(), asked.said.only()) {
+        let answering = match (
+            admitted.summary.requests.is_empty(),
+            admitted.summary.only(),
+        ) {
             (true, _) => Answering::Nothing,
             (false, Some(id)) => Answering::Request(id.into()),
             (false, None) => Answering::Unknown,
         };
-        let judge = &asked.party.judge;
-        let handled = judge.frame_of(asked.exchange, &answering, direction, frame);
+        let judge = &admitted.client_session.judge;
+        let handled = judge.frame_of(admitted.exchange, &answering, direction, frame);
         let Handled {
             forward,
             replies,
@@ -74,53 +77,53 @@ pub fn judged(asked: &Asked, direction: Direction, frame: &[u8]) -> Judged {
             delay,
         } = handled;
         let forward = match forward {
-            Forward::AsIs => Passed::AsIs,
-            Forward::Nothing => Passed::Nothing,
-            Forward::Parts(parts) => Passed::Changed(parts.concat().into()),
+            Forward::AsIs => ForwardedPart::AsIs,
+            Forward::Nothing => ForwardedPart::Nothing,
+            Forward::Parts(parts) => ForwardedPart::Changed(parts.concat().into()),
         };
-        Judged {
+        JudgedFrame {
             forward,
             replies,
             delay,
             is_unreadable: records.iter().any(|record| record.kind.is_none()),
         }
     };
-    match frame.len() > LARGE || asked.party.judge.may_wait() {
+    match frame.len() > LARGE || admitted.client_session.judge.may_wait() {
         true => tokio::task::block_in_place(judge),
         false => judge(),
     }
 }
 
-impl Asked {
+impl AdmittedRequest {
     /// Answers a message that is blocked entirely.
-    pub async fn kept_back(mut self, said: &Said, is_unreadable: bool) -> Response<Flow> {
+    pub async fn blocked(mut self, summary: &BodySummary, is_unreadable: bool) -> Response<Flow> {
         let own = std::mem::take(&mut self.own);
         if own.is_empty() && is_unreadable {
-            let words = "Refused by policy: the message can be read in more than one way";
-            return reply::refusal(StatusCode::BAD_REQUEST, None, INVALID, words);
+            let text = "Refused by policy: the message can be read in more than one way";
+            return reply::refusal(StatusCode::BAD_REQUEST, None, INVALID, text);
         }
         if own.is_empty() || self.beside(&own).await {
             return reply::accepted();
         }
-        reply::messages(StatusCode::OK, &own, said.is_batch)
+        reply::messages(StatusCode::OK, &own, summary.is_batch)
     }
 
     /// Answers that the server did not.
-    pub async fn failed(&self, status: StatusCode, words: &str) -> Response<Flow> {
-        let error = |id: &String| reply::error(Some(id), INTERNAL, words);
-        let errors: Vec<String> = self.said.requests.iter().map(error).collect();
+    pub async fn failed(&self, status: StatusCode, text: &str) -> Response<Flow> {
+        let error = |id: &String| reply::error(Some(id), INTERNAL, text);
+        let errors: Vec<String> = self.summary.requests.iter().map(error).collect();
         if errors.is_empty() {
-            return reply::refusal(status, None, INTERNAL, words);
+            return reply::refusal(status, None, INTERNAL, text);
         }
         if self.beside(&errors).await {
             return reply::accepted();
         }
-        reply::messages(status, &errors, self.said.is_batch)
+        reply::messages(status, &errors, self.summary.is_batch)
     }
 
     /// Sends messages on the older transport's stream; false if there is none.
     pub async fn beside(&self, messages: &[String]) -> bool {
-        let Some(stream) = self.party.beside.get() else {
+        let Some(stream) = self.client_session.beside.get() else {
             return false;
         };
         for message in messages {
