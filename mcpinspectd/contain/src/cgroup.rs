@@ -16,7 +16,7 @@ use mcpinspect_core::model::ContainmentAction;
 use super::service_manager;
 
 /// Where the unified hierarchy is mounted: alone, or beside the old ones.
-const PLACES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const MOUNT_POINTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// How long the kernel may take to freeze everything inside. A process in the middle of a write to a
 /// slow disk takes its time.
@@ -25,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The directory of a control group, if it exists.
 fn directory(cgroup: &str) -> Option<PathBuf> {
     let inside = cgroup.trim_start_matches('/');
-    PLACES
+    MOUNT_POINTS
         .iter()
-        .map(|place| Path::new(place).join(inside))
+        .map(|mount_point| Path::new(mount_point).join(inside))
         .find(|directory| directory.join("cgroup.freeze").exists())
 }
 

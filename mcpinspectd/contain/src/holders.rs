@@ -14,7 +14,7 @@ use mcpinspect_process::fds::HoldersWalk;
 use super::plan::Target;
 
 /// Most rounds of checking for new processes.
-const LOOKS: usize = 40;
+const ATTEMPTS: usize = 40;
 
 /// The processes that can read what the clients write, or write what they read. Walks the descriptor
 /// tables of all processes. Descriptors in flight are not found.
@@ -24,7 +24,7 @@ pub(super) fn left_holding(targets: &[Target]) -> BTreeSet<Pid> {
         return BTreeSet::new();
     }
     let mut walk = HoldersWalk::default();
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         if walk.look() == 0 {
             break;
         }
@@ -33,9 +33,9 @@ pub(super) fn left_holding(targets: &[Target]) -> BTreeSet<Pid> {
     let holders_of = |stream| holders.get(&stream).into_iter().flatten();
     let mut found = BTreeSet::new();
     for side in targets.iter().map(|target| &target.side) {
-        let reading = side.reads.into_iter().flat_map(holders_of);
+        let readers = side.reads.into_iter().flat_map(holders_of);
         let writing = side.writes.into_iter().flat_map(holders_of);
-        let at_end = (reading.filter(|holder| holder.access.reads()))
+        let at_end = (readers.filter(|holder| holder.access.reads()))
             .chain(writing.filter(|holder| holder.access.writes()));
         found.extend(at_end.map(|holder| holder.pid));
     }

@@ -13,7 +13,7 @@ use crate::cards;
 use crate::cards::action;
 use crate::daemon::{Daemon, DaemonEvent, DaemonSignals};
 use crate::evidence::Evidence;
-use crate::group::{KeptGroup, Known};
+use crate::group::{ExplainedAlert, SavedGroup};
 use crate::notifications::NotificationList;
 use crate::program::Executable;
 
@@ -77,17 +77,17 @@ impl Retry {
 
 /// What one run leaves to the next.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct SavedState {
     /// The id of the last event that it saw.
     pub last: Option<String>,
     /// Its cards.
-    pub cards: Vec<KeptGroup>,
+    pub cards: Vec<SavedGroup>,
 }
 
-/// Shows the alerts that pass `filter`, until `program` is replaced. `left` is what an earlier run left;
+/// Shows the alerts that pass `filter`, until `program` is replaced. `state` is what an earlier run left;
 /// returns what this run leaves.
-pub async fn run(filter: Filter, left: Left, program: Option<&Executable>) -> Left {
-    let Left { mut last, cards } = left;
+pub async fn run(filter: Filter, state: SavedState, program: Option<&Executable>) -> SavedState {
+    let SavedState { mut last, cards } = state;
     let mut list = NotificationList::new(Instant::now());
     list.take_over(cards, Instant::now());
     let (mut signals, mut desktop): (Option<DaemonSignals>, Option<Desktop>) = (None, None);
@@ -112,8 +112,8 @@ pub async fn run(filter: Filter, left: Left, program: Option<&Executable>) -> Le
         tokio::select! {
             signal = next_signal(&mut signals, last.as_deref()) => match signal {
                 Some(DaemonEvent::Appeared) if program.is_some_and(Executable::was_replaced) => {
-                    let cards = list.kept();
-                    return Left { last, cards };
+                    let cards = list.saved();
+                    return SavedState { last, cards };
                 }
                 Some(DaemonEvent::Appeared) => {}
                 Some(DaemonEvent::Signal(signal)) => {
@@ -175,7 +175,7 @@ async fn explain(list: &mut NotificationList, daemon: &Daemon) {
 }
 
 /// What is behind an alert, if need be from the daemon.
-async fn known(
+async fn explained(
     alert: &Alert,
     evidence: Option<Evidence>,
     daemon: &Daemon,
@@ -192,7 +192,7 @@ async fn approve(
     evidence: Option<Evidence>,
     daemon: &Daemon,
 ) -> anyhow::Result<String> {
-    let evidence = known(alert, evidence, daemon).await?;
+    let evidence = explained(alert, evidence, daemon).await?;
     let definition = evidence
         .definition
         .context("the event names no definition")?;
@@ -201,12 +201,12 @@ async fn approve(
 }
 
 /// Carries out a button's action and shows the result.
-async fn press(key: String, lead: Known, notifier: Notifier, daemon: Daemon) {
-    let Known {
+async fn press(key: String, lead: ExplainedAlert, notifier: Notifier, daemon: Daemon) {
+    let ExplainedAlert {
         alert, evidence, ..
     } = lead;
     let answer = match key.as_str() {
-        action::DETAILS => match known(&alert, evidence, &daemon).await {
+        action::DETAILS => match explained(&alert, evidence, &daemon).await {
             Ok(evidence) => Ok(evidence.details),
             Err(error) => Err(format!("Cannot fetch the details: {error:#}")),
         },

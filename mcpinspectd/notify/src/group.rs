@@ -19,7 +19,7 @@ const NAMED: usize = 5;
 
 /// An alert, with what is known about it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Known {
+pub struct ExplainedAlert {
     /// The alert.
     pub alert: Alert,
     /// What is behind it; nothing until it was asked for.
@@ -30,28 +30,28 @@ pub struct Known {
 
 /// What is on the screen.
 #[derive(Debug)]
-pub struct Shown {
+pub struct OpenCard {
     /// The card's id.
     pub id: u32,
     /// Since when.
     pub at: Instant,
     /// The alert that it tells of, which its buttons act on.
-    pub lead: Known,
+    pub lead: ExplainedAlert,
 }
 
 /// A group on its way to the agent's next run.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct KeptGroup {
+pub struct SavedGroup {
     /// The id of its card, if it has one.
     card: Option<u32>,
     counted: u64,
-    alerts: VecDeque<Known>,
+    alerts: VecDeque<ExplainedAlert>,
 }
 
 /// Alerts about one server.
 #[derive(Debug)]
 pub struct Group {
-    alerts: VecDeque<Known>,
+    alerts: VecDeque<ExplainedAlert>,
     /// Alerts that are only counted, and those of them that no card has told of.
     counted: u64,
     untold: u64,
@@ -60,7 +60,7 @@ pub struct Group {
     /// When the last alert was added.
     pub added: Instant,
     /// Its card.
-    pub shown: Option<Shown>,
+    pub open_card: Option<OpenCard>,
 }
 
 impl Group {
@@ -72,16 +72,16 @@ impl Group {
             untold: 0,
             severity: alert.severity,
             added: now,
-            shown: None,
+            open_card: None,
         };
         group.add(alert, now);
         group
     }
 
     /// What the next run needs to go on with it.
-    pub fn kept(&self) -> KeptGroup {
-        KeptGroup {
-            card: self.shown.as_ref().map(|shown| shown.id),
+    pub fn saved(&self) -> SavedGroup {
+        SavedGroup {
+            card: self.open_card.as_ref().map(|open_card| open_card.id),
             counted: self.counted,
             alerts: self.alerts.clone(),
         }
@@ -89,20 +89,23 @@ impl Group {
 
     /// The group of an earlier run, and its server. All that it knows is news, because a card has to be shown
     /// again before its buttons work for this run.
-    pub fn of(kept: KeptGroup, now: Instant) -> Option<(String, Self)> {
-        let mut alerts = kept.alerts;
+    pub fn of(saved: SavedGroup, now: Instant) -> Option<(String, Self)> {
+        let mut alerts = saved.alerts;
         alerts.truncate(REMEMBERED);
         let server = alerts.front()?.alert.server.clone();
         let mut group = Self {
-            severity: alerts.iter().map(|known| known.alert.severity).max()?,
+            severity: alerts
+                .iter()
+                .map(|explained| explained.alert.severity)
+                .max()?,
             alerts,
-            counted: kept.counted,
+            counted: saved.counted,
             untold: 0,
             added: now,
-            shown: None,
+            open_card: None,
         };
         let lead = group.lead()?.clone();
-        group.shown = kept.card.map(|id| Shown { id, at: now, lead });
+        group.open_card = saved.card.map(|id| OpenCard { id, at: now, lead });
         Some((server, group))
     }
 
@@ -110,7 +113,7 @@ impl Group {
     pub fn add(&mut self, alert: Alert, now: Instant) {
         self.severity = self.severity.max(alert.severity);
         self.added = now;
-        self.alerts.push_back(Known {
+        self.alerts.push_back(ExplainedAlert {
             alert,
             evidence: None,
             is_shown: false,
@@ -125,48 +128,51 @@ impl Group {
 
     /// Whether there is something that its card does not tell yet.
     pub fn is_news(&self) -> bool {
-        self.untold > 0 || self.alerts.iter().any(|known| !known.is_shown)
+        self.untold > 0 || self.alerts.iter().any(|explained| !explained.is_shown)
     }
 
     /// The events whose evidence is not known.
     pub fn unexplained(&self) -> impl Iterator<Item = &str> {
-        let unknown = self.alerts.iter().filter(|known| known.evidence.is_none());
-        unknown.map(|known| known.alert.event_id.as_str())
+        let unknown = self
+            .alerts
+            .iter()
+            .filter(|explained| explained.evidence.is_none());
+        unknown.map(|explained| explained.alert.event_id.as_str())
     }
 
     /// Takes in the evidence of an event, and lets go of alerts that another one covers.
     pub fn explain(&mut self, event_id: &str, evidence: &Evidence) {
-        for known in &mut self.alerts {
-            if known.alert.event_id == event_id {
-                known.evidence = Some(evidence.clone());
+        for explained in &mut self.alerts {
+            if explained.alert.event_id == event_id {
+                explained.evidence = Some(evidence.clone());
             }
         }
         let all: Vec<Evidence> = self
             .alerts
             .iter()
-            .filter_map(|known| known.evidence.clone())
+            .filter_map(|explained| explained.evidence.clone())
             .collect();
-        self.alerts.retain(|known| {
+        self.alerts.retain(|explained| {
             let covered = |own: &Evidence| all.iter().any(|other| other.covers(own));
-            !known.evidence.as_ref().is_some_and(covered)
+            !explained.evidence.as_ref().is_some_and(covered)
         });
     }
 
     /// Records that its card is on the screen.
     pub fn set_shown(&mut self, id: u32, now: Instant) {
         self.untold = 0;
-        for known in &mut self.alerts {
-            known.is_shown = true;
+        for explained in &mut self.alerts {
+            explained.is_shown = true;
         }
         let lead = self.lead().cloned();
-        self.shown = lead.map(|lead| Shown { id, at: now, lead });
+        self.open_card = lead.map(|lead| OpenCard { id, at: now, lead });
     }
 
     /// The heading and the lines of its card, and the alert that its buttons act on.
     pub fn card(&self, server: &str) -> Option<(String, Vec<String>, &Alert)> {
         let lead = self.lead()?;
-        let told = lead.evidence.as_ref().map(Evidence::lines);
-        let mut lines = told.unwrap_or_default();
+        let evidence_lines = lead.evidence.as_ref().map(Evidence::lines);
+        let mut lines = evidence_lines.unwrap_or_default();
         let count = self.counted + self.alerts.len() as u64;
         if count == 1 {
             lines.push(format!("Severity: {}", self.severity.as_str()));
@@ -182,15 +188,19 @@ impl Group {
     }
 
     /// The latest of the worst. Of alerts that are equally bad, one about a definition: a person can decide on it.
-    fn lead(&self) -> Option<&Known> {
+    fn lead(&self) -> Option<&ExplainedAlert> {
         self.alerts
             .iter()
-            .max_by_key(|known| (known.alert.severity, known.alert.is_decidable()))
+            .max_by_key(|explained| (explained.alert.severity, explained.alert.is_decidable()))
     }
 
     /// The latest titles, each once in a row, the latest last.
     fn titles(&self) -> Vec<String> {
-        let mut titles: Vec<&String> = self.alerts.iter().map(|known| &known.alert.title).collect();
+        let mut titles: Vec<&String> = self
+            .alerts
+            .iter()
+            .map(|explained| &explained.alert.title)
+            .collect();
         titles.dedup();
         let skipped = titles.len().saturating_sub(NAMED);
         titles.into_iter().skip(skipped).cloned().collect()

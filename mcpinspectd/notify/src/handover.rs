@@ -10,7 +10,7 @@ use std::io::{self, BufReader, Read, Seek as _};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::group::KeptGroup;
+use crate::group::SavedGroup;
 
 /// Most bytes to take over: more than all cards together can need.
 const MOST: u64 = 16 << 20;
@@ -19,7 +19,7 @@ const MOST: u64 = 16 << 20;
 ///
 /// # Errors
 /// There is no memory.
-pub fn write(groups: &[KeptGroup]) -> io::Result<File> {
+pub fn write(groups: &[SavedGroup]) -> io::Result<File> {
     let mut file = File::from(memfd_create("cards", MFdFlags::MFD_CLOEXEC)?);
     serde_json::to_writer(&file, groups)?;
     file.rewind()?;
@@ -27,7 +27,7 @@ pub fn write(groups: &[KeptGroup]) -> io::Result<File> {
 }
 
 /// Reads what [`write()`] wrote. A version that has changed its mind about the format starts without cards.
-pub fn read(input: impl Read) -> Vec<KeptGroup> {
+pub fn read(input: impl Read) -> Vec<SavedGroup> {
     serde_json::from_reader(BufReader::new(input.take(MOST))).unwrap_or_else(|error| {
         tracing::warn!("cannot restore the notifications on the screen: {error}");
         Vec::new()

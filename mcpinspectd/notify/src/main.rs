@@ -28,7 +28,7 @@ use mcpinspect_cli::terminal;
 use mcpinspect_core::model::Severity;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::agent::Left;
+use crate::agent::SavedState;
 use crate::alert::Filter;
 use crate::program::Executable;
 
@@ -99,7 +99,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let left = Left {
+    let state = SavedState {
         last: arguments.after.clone(),
         cards: if arguments.resume {
             handover::read(std::io::stdin())
@@ -108,11 +108,11 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         },
     };
     tokio::select! {
-        left = agent::run(filter, left, program.as_ref()) => {
+        state = agent::run(filter, state, program.as_ref()) => {
             if let Some(program) = &program {
                 tracing::info!("this program has been replaced: starting the new version");
-                let cards = handover::write(&left.cards).context("cannot save the notifications")?;
-                let error = program.re_execute(arguments.restarted_after(left.last), cards);
+                let cards = handover::write(&state.cards).context("cannot save the notifications")?;
+                let error = program.re_execute(arguments.restarted_after(state.last), cards);
                 return Err(error).context("cannot start the program that replaced this one");
             }
         }

@@ -14,7 +14,7 @@ use mcpinspect_core::model::Severity;
 
 use crate::alert::Alert;
 use crate::evidence::Evidence;
-use crate::group::{Group, KeptGroup, Known};
+use crate::group::{ExplainedAlert, Group, SavedGroup};
 
 /// Notifications that may pop up at once.
 const BURST: u32 = 4;
@@ -70,14 +70,14 @@ impl NotificationList {
     }
 
     /// Goes on with the notifications of an earlier run.
-    pub fn take_over(&mut self, kept: Vec<KeptGroup>, now: Instant) {
-        let groups = kept.into_iter().filter_map(|kept| Group::of(kept, now));
+    pub fn take_over(&mut self, saved: Vec<SavedGroup>, now: Instant) {
+        let groups = saved.into_iter().filter_map(|saved| Group::of(saved, now));
         self.servers.extend(groups.take(MAX_SERVERS));
     }
 
     /// What the next run needs to go on with them.
-    pub fn kept(&self) -> Vec<KeptGroup> {
-        self.servers.values().map(Group::kept).collect()
+    pub fn saved(&self) -> Vec<SavedGroup> {
+        self.servers.values().map(Group::saved).collect()
     }
 
     /// Adds an alert to its server's notification.
@@ -110,8 +110,8 @@ impl NotificationList {
     /// [`NotificationList::explain`].
     pub fn unexplained(&self, now: Instant) -> Vec<(String, String)> {
         let due = self.servers.iter().filter(|(_, group)| {
-            let may = match &group.shown {
-                Some(shown) => now - shown.at >= PAUSE,
+            let may = match &group.open_card {
+                Some(open_card) => now - open_card.at >= PAUSE,
                 None => self.tokens > 0,
             };
             may && group.is_news()
@@ -147,9 +147,9 @@ impl NotificationList {
         let mut tokens = self.tokens;
         let mut notifications = Vec::new();
         for (server, group) in waiting {
-            let replaces = match &group.shown {
-                Some(shown) if now - shown.at < PAUSE => continue,
-                Some(shown) => shown.id,
+            let replaces = match &group.open_card {
+                Some(open_card) if now - open_card.at < PAUSE => continue,
+                Some(open_card) => open_card.id,
                 None if tokens == 0 => continue,
                 None => {
                     tokens -= 1;
@@ -168,8 +168,8 @@ impl NotificationList {
             .servers
             .values()
             .filter(|group| group.is_news())
-            .map(|group| match &group.shown {
-                Some(shown) => shown.at + PAUSE,
+            .map(|group| match &group.open_card {
+                Some(open_card) => open_card.at + PAUSE,
                 None if self.tokens > 0 => now,
                 None => self.filled + REFILL,
             });
@@ -200,9 +200,9 @@ impl NotificationList {
 
     /// Records that the person closed this notification: its server's next alert opens a new one.
     pub fn closed(&mut self, id: u32) {
-        self.servers.retain(|_, group| match &group.shown {
-            Some(shown) if shown.id == id => {
-                group.shown = None;
+        self.servers.retain(|_, group| match &group.open_card {
+            Some(open_card) if open_card.id == id => {
+                group.open_card = None;
                 group.is_news()
             }
             _ => true,
@@ -210,14 +210,14 @@ impl NotificationList {
     }
 
     /// Returns the alert that the notification with this id tells of.
-    pub fn lead(&self, id: u32) -> Option<&Known> {
-        let shown = self
+    pub fn lead(&self, id: u32) -> Option<&ExplainedAlert> {
+        let open_cards = self
             .servers
             .values()
-            .filter_map(|group| group.shown.as_ref());
-        shown
-            .filter(|shown| shown.id == id)
-            .map(|shown| &shown.lead)
+            .filter_map(|group| group.open_card.as_ref());
+        open_cards
+            .filter(|open_card| open_card.id == id)
+            .map(|open_card| &open_card.lead)
             .next()
     }
 
@@ -225,7 +225,7 @@ impl NotificationList {
     pub fn desktop_restarted(&mut self) {
         self.not_before = None;
         for group in self.servers.values_mut() {
-            group.shown = None;
+            group.open_card = None;
         }
         self.servers.retain(|_, group| group.is_news());
     }
@@ -385,9 +385,9 @@ mod tests {
         list.closed(4);
         list.add(alert("waits", "two", Severity::Low), now);
 
-        let kept = serde_json::to_vec(&list.kept()).unwrap();
+        let saved = serde_json::to_vec(&list.saved()).unwrap();
         let mut list = NotificationList::new(now);
-        list.take_over(crate::handover::read(kept.as_slice()), now);
+        list.take_over(crate::handover::read(saved.as_slice()), now);
         let lead = list.lead(5).unwrap();
         let evidence = lead.evidence.as_ref().unwrap();
         assert_eq!(evidence.definition.as_ref().unwrap().hash, "b");

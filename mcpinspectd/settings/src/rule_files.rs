@@ -18,12 +18,12 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 /// Most files of a directory.
 const FILES_LIMIT: usize = 256;
 
-/// The built-in rules together with the rule files in `places`, which are directories or files. Returns a
+/// The built-in rules together with the rule files in `locations`, which are directories or files. Returns a
 /// mistake for each file that was left out. A place that does not exist has no files.
-pub fn load(places: &[&Path]) -> (Arc<WeightedRules>, Vec<RuleError>) {
+pub fn load(locations: &[&Path]) -> (Arc<WeightedRules>, Vec<RuleError>) {
     let (mut files, mut errors) = (Vec::new(), Vec::new());
-    for place in places {
-        read(place, &mut files, &mut errors);
+    for path in locations {
+        read(path, &mut files, &mut errors);
     }
     let (rules, mistakes) = WeightedRules::with_files(&files);
     errors.extend(mistakes);
@@ -49,12 +49,12 @@ pub fn check(path: &Path) -> Result<usize, Vec<RuleError>> {
 
 /// Reads a rule file, or all of a directory in the order of their names, and adds a mistake for each that
 /// cannot be read. Other TOML files are read the same way.
-pub fn read(place: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<RuleError>) {
+pub fn read(path: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<RuleError>) {
     let mut paths: Vec<PathBuf> = Vec::new();
-    if place.is_file() {
-        paths.push(place.to_owned());
+    if path.is_file() {
+        paths.push(path.to_owned());
     } else {
-        match std::fs::read_dir(place) {
+        match std::fs::read_dir(path) {
             Ok(entries) => paths.extend(
                 entries
                     .flatten()
@@ -63,7 +63,7 @@ pub fn read(place: &Path, files: &mut Vec<(String, String)>, errors: &mut Vec<Ru
                     .take(FILES_LIMIT),
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => errors.push(unreadable(place, error)),
+            Err(error) => errors.push(unreadable(path, error)),
         }
     }
     paths.sort();

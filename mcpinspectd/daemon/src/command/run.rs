@@ -26,7 +26,7 @@ use mcpinspect_runtime::bell::Bell;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::queue::Bounds;
 use mcpinspect_settings::approvals::folder as approvals;
-use mcpinspect_settings::approvals::folder::{ApprovalFolder, News};
+use mcpinspect_settings::approvals::folder::{ApprovalChanges, ApprovalFolder};
 use mcpinspect_settings::config::{Config, Tags};
 use mcpinspect_settings::suppression::{Suppression, SuppressionError};
 use mcpinspect_settings::{lessons, suppression};
@@ -387,8 +387,8 @@ impl Host for DaemonHost {
         self.rules.reload();
     }
 
-    fn approvals(&mut self, now: Timestamp) -> Option<News> {
-        self.lists.look(now)
+    fn approvals(&mut self, now: Timestamp) -> Option<ApprovalChanges> {
+        self.lists.check(now)
     }
 
     fn suppress(

@@ -10,7 +10,7 @@ use mcpinspect_engine::ContainmentPolicy;
 use mcpinspect_judge::detect::rules::Lesson;
 use mcpinspect_process::ProcessSnapshot;
 use mcpinspect_process::program::Program;
-use mcpinspect_settings::approvals::folder::News;
+use mcpinspect_settings::approvals::folder::ApprovalChanges;
 use mcpinspect_settings::suppression::{Suppression, SuppressionError};
 
 use super::shadow::ShadowPolicy;
@@ -41,7 +41,7 @@ pub trait Host {
     fn reload_rules(&mut self);
 
     /// Checks the signed lists of approved definitions if that is due. Returns what changed.
-    fn approvals(&mut self, now: Timestamp) -> Option<News>;
+    fn approvals(&mut self, now: Timestamp) -> Option<ApprovalChanges>;
 
     /// Stores a suppression.
     ///

@@ -7,7 +7,7 @@ use mcpinspect_engine::ContainmentPolicy;
 use mcpinspect_judge::detect::rules::Lesson;
 use mcpinspect_process::ProcessSnapshot;
 use mcpinspect_process::program::Program;
-use mcpinspect_settings::approvals::folder::News;
+use mcpinspect_settings::approvals::folder::ApprovalChanges;
 use mcpinspect_settings::lessons;
 use mcpinspect_settings::suppression::{Suppression, SuppressionError};
 
@@ -37,7 +37,7 @@ impl Host for TestHost {
         self.rules_read += 1;
     }
 
-    fn approvals(&mut self, _now: Timestamp) -> Option<News> {
+    fn approvals(&mut self, _now: Timestamp) -> Option<ApprovalChanges> {
         None
     }
 

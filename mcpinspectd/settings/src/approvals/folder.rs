@@ -14,7 +14,7 @@ use mcpinspect_core::model::Timestamp;
 use mcpinspect_judge::registry::Listed;
 use thiserror::Error;
 
-use super::kept::{Kept, KeptError, KeptList};
+use super::accepted::{AcceptedList, AcceptedLists, AcceptedListsError};
 use super::keys::{KeyError, Keys, SIGNATURE_MAX};
 use super::list::{ApprovalList, LIST_MAX, ListError};
 
@@ -60,7 +60,7 @@ pub enum Refusal {
     Twin(u64),
     /// It cannot be remembered.
     #[error(transparent)]
-    Kept(#[from] KeptError),
+    Store(#[from] AcceptedListsError),
 }
 
 /// What became of a file.
@@ -91,9 +91,9 @@ pub enum Notice {
     },
 }
 
-/// What has changed since the last look.
+/// What has changed since the last check.
 #[derive(Debug)]
-pub struct News {
+pub struct ApprovalChanges {
     /// What all lists say now.
     pub listed: Listed,
     /// What became of files.
@@ -110,10 +110,10 @@ type Stamps = BTreeMap<String, [Option<Stamp>; 2]>;
 pub struct ApprovalFolder {
     folder: PathBuf,
     keys: Result<Keys, Option<KeyError>>,
-    kept: Result<Kept, Option<KeptError>>,
+    accepted: Result<AcceptedLists, Option<AcceptedListsError>>,
     /// The files as last taken in, each with its signature.
     stamps: Stamps,
-    /// The files at the last look, if they differed: a list and its signature do not arrive
+    /// The files at the last check, if they differed: a list and its signature do not arrive
     /// at the same time, so they count once they have stopped changing.
     moving: Option<Stamps>,
     looked: Option<Timestamp>,
@@ -122,12 +122,12 @@ pub struct ApprovalFolder {
 }
 
 impl ApprovalFolder {
-    /// The lists in `folder` signed by `keys`. What was taken in is remembered in the file `kept`.
-    pub fn new<T: AsRef<str>>(folder: &Path, keys: &[T], kept: &Path) -> Self {
+    /// The lists in `folder` signed by `keys`. What was taken in is remembered in the file `accepted`.
+    pub fn new<T: AsRef<str>>(folder: &Path, keys: &[T], accepted: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             keys: Keys::new(keys).map_err(Some),
-            kept: Kept::open(kept).map_err(Some),
+            accepted: AcceptedLists::open(accepted).map_err(Some),
             stamps: BTreeMap::new(),
             moving: None,
             looked: None,
@@ -136,7 +136,7 @@ impl ApprovalFolder {
     }
 
     /// Checks the files, if that is due. Returns what is different.
-    pub fn look(&mut self, now: Timestamp) -> Option<News> {
+    pub fn check(&mut self, now: Timestamp) -> Option<ApprovalChanges> {
         let is_first = self.looked.is_none();
         let is_due = self
             .looked
@@ -175,7 +175,7 @@ impl ApprovalFolder {
         }
         self.withdraw(&mut notices);
         let listed = self.listed(now);
-        Some(News { listed, notices })
+        Some(ApprovalChanges { listed, notices })
     }
 
     /// Takes in a file. Returns the list and whose it is, unless it is the one that was taken in before.
@@ -196,14 +196,14 @@ impl ApprovalFolder {
         };
         let key = keys.verify(text.as_bytes(), &signature)?.to_owned();
         let list = ApprovalList::parse(&text)?;
-        let kept = match &mut self.kept {
-            Ok(kept) => kept,
+        let accepted = match &mut self.accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
-                let error = error.take().unwrap_or(KeptError::Full);
+                let error = error.take().unwrap_or(AcceptedListsError::Full);
                 return Err(error.into());
             }
         };
-        if let Some(known) = kept.get(&list.name) {
+        if let Some(known) = accepted.get(&list.name) {
             if list.serial < known.serial {
                 return Err(Refusal::Older {
                     serial: list.serial,
@@ -218,31 +218,33 @@ impl ApprovalFolder {
                 _ => {}
             }
         }
-        let words = format!(
+        let description = format!(
             "{list}, {} approvals, {} revoked",
             list.approvals.len(),
             list.revoked.len()
         );
-        kept.set(KeptList {
+        accepted.set(AcceptedList {
             name: list.name,
             serial: list.serial,
             file: file.to_owned(),
             text: Some(text),
             signature,
         })?;
-        Ok(Some((words, key)))
+        Ok(Some((description, key)))
     }
 
     /// Gives up the lists whose files are gone. Their serial numbers stay.
     fn withdraw(&mut self, notices: &mut Vec<Notice>) {
-        let Ok(kept) = &mut self.kept else { return };
+        let Ok(accepted) = &mut self.accepted else {
+            return;
+        };
         let is_gone =
-            |list: &&KeptList| list.text.is_some() && !self.stamps.contains_key(&list.file);
-        let gone: Vec<KeptList> = kept.lists.iter().filter(is_gone).cloned().collect();
-        for list in gone {
+            |list: &&AcceptedList| list.text.is_some() && !self.stamps.contains_key(&list.file);
+        let withdrawn: Vec<AcceptedList> = accepted.lists.iter().filter(is_gone).cloned().collect();
+        for list in withdrawn {
             let (file, name) = (list.file.clone(), list.name.clone());
-            let withdrawn = KeptList { text: None, ..list };
-            notices.push(match kept.set(withdrawn) {
+            let withdrawn = AcceptedList { text: None, ..list };
+            notices.push(match accepted.set(withdrawn) {
                 Ok(()) => Notice::Withdrawn { file, list: name },
                 Err(error) => Notice::Refused {
                     file,
@@ -256,10 +258,10 @@ impl ApprovalFolder {
     fn listed(&mut self, now: Timestamp) -> Listed {
         let mut listed = Listed::default();
         self.next = None;
-        let (Ok(keys), Ok(kept)) = (&self.keys, &self.kept) else {
+        let (Ok(keys), Ok(accepted)) = (&self.keys, &self.accepted) else {
             return listed;
         };
-        for list in &kept.lists {
+        for list in &accepted.lists {
             let Some(text) = &list.text else { continue };
             if keys.verify(text.as_bytes(), &list.signature).is_err() {
                 continue;

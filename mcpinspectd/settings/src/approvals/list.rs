@@ -229,7 +229,7 @@ impl ApprovalList {
                 &entry.server,
                 entry.key.clone(),
                 entry.hash,
-                self.words(entry),
+                self.description(entry),
             );
         }
         for entry in &self.approvals {
@@ -245,7 +245,7 @@ impl ApprovalList {
                         &entry.server,
                         entry.key.clone(),
                         entry.hash,
-                        self.words(entry),
+                        self.description(entry),
                     );
                 }
             }
@@ -253,7 +253,7 @@ impl ApprovalList {
         next
     }
 
-    fn words(&self, entry: &Entry) -> String {
+    fn description(&self, entry: &Entry) -> String {
         let colon = if entry.reason.is_empty() { "" } else { ": " };
         format!("{}{colon}{} ({self})", entry.by, entry.reason)
     }

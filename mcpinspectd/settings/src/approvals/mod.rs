@@ -8,12 +8,12 @@
 //! - [`list`]: the list and its text
 //! - [`keys`]: whose signatures count
 //! - [`folder`]: the lists of this machine, reread when they change
-//! - `kept`: the lists that were taken in, so that no older one follows
+//! - `accepted`: the lists that were taken in, so that no older one follows
 //!
 //! What a list means for a definition is up to the registry: see [`mcpinspect_judge::registry::Listed`].
 
+mod accepted;
 pub mod folder;
-mod kept;
 pub mod keys;
 pub mod list;
 #[cfg(test)]

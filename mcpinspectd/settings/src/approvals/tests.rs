@@ -4,7 +4,7 @@ use mcpinspect_core::model::{DefinitionHash, ItemKind, Timestamp};
 use mcpinspect_judge::registry::{ItemKey, Listed};
 use proptest::prelude::*;
 
-use super::folder::{ApprovalFolder, KEPT, News, Notice, Refusal, SIGNATURE};
+use super::folder::{ApprovalChanges, ApprovalFolder, KEPT, Notice, Refusal, SIGNATURE};
 use super::keys::{KeyError, Keys};
 use super::list::{ApprovalList, Entry};
 
@@ -41,22 +41,22 @@ fn after(seconds: u64) -> Timestamp {
 }
 
 /// A key pair, a folder with lists, and what a daemon would make of them.
-struct Place {
+struct Workspace {
     directory: tempfile::TempDir,
     pair: minisign::KeyPair,
     keys: Vec<String>,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         let pair = minisign::KeyPair::generate_unencrypted_keypair().unwrap();
-        let place = Self {
+        let workspace = Self {
             directory: tempfile::tempdir().unwrap(),
             keys: vec![pair.pk.to_base64()],
             pair,
         };
-        std::fs::create_dir(place.path("lists")).unwrap();
-        place
+        std::fs::create_dir(workspace.path("lists")).unwrap();
+        workspace
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
@@ -87,16 +87,16 @@ fn list(serial: u64, entries: &[Entry]) -> ApprovalList {
     list
 }
 
-fn refusal(news: Option<News>) -> String {
-    let news = news.unwrap();
-    match news.notices.as_slice() {
+fn refusal(changes: Option<ApprovalChanges>) -> String {
+    let changes = changes.unwrap();
+    match changes.notices.as_slice() {
         [Notice::Refused { why, .. }] => why.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
-fn is_taken(news: &News) -> bool {
-    matches!(news.notices.as_slice(), [Notice::Taken { .. }])
+fn is_taken(changes: &ApprovalChanges) -> bool {
+    matches!(changes.notices.as_slice(), [Notice::Taken { .. }])
 }
 
 /// What a list that approves `entries` says.
@@ -185,104 +185,104 @@ fn approvals_end() {
 
 #[test]
 fn lists_are_taken_in_when_they_change() {
-    let place = Place::new();
-    let mut folder = place.folder();
-    assert!(folder.look(NOW).unwrap().listed.is_empty());
+    let workspace = Workspace::new();
+    let mut folder = workspace.folder();
+    assert!(folder.check(NOW).unwrap().listed.is_empty());
     let entries = [entry("notes", "read", "aa")];
-    place.write("fleet.json", &list(1, &entries));
-    assert!(folder.look(after(1)).is_none(), "it is not due yet");
-    assert!(folder.look(after(2)).is_none(), "it may still be written");
-    let news = folder.look(after(4)).unwrap();
-    assert!(is_taken(&news));
-    assert_eq!(news.listed, says(1, &entries));
-    assert!(folder.look(after(6)).is_none());
+    workspace.write("fleet.json", &list(1, &entries));
+    assert!(folder.check(after(1)).is_none(), "it is not due yet");
+    assert!(folder.check(after(2)).is_none(), "it may still be written");
+    let changes = folder.check(after(4)).unwrap();
+    assert!(is_taken(&changes));
+    assert_eq!(changes.listed, says(1, &entries));
+    assert!(folder.check(after(6)).is_none());
     // After a restart it is known, and counts without a notice.
-    let news = place.folder().look(after(7)).unwrap();
-    assert!(news.notices.is_empty());
-    assert_eq!(news.listed, says(1, &entries));
+    let changes = workspace.folder().check(after(7)).unwrap();
+    assert!(changes.notices.is_empty());
+    assert_eq!(changes.listed, says(1, &entries));
     // Without its key it does not.
-    let mut strange = ApprovalFolder::new(&place.path("lists"), &[KEY], &place.path(KEPT));
-    let news = strange.look(after(8)).unwrap();
-    assert!(news.listed.is_empty());
-    assert!(refusal(Some(news)).contains("not signed by a key"));
+    let mut strange = ApprovalFolder::new(&workspace.path("lists"), &[KEY], &workspace.path(KEPT));
+    let changes = strange.check(after(8)).unwrap();
+    assert!(changes.listed.is_empty());
+    assert!(refusal(Some(changes)).contains("not signed by a key"));
 }
 
 #[test]
 fn a_file_that_is_refused_changes_nothing() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let entries = [entry("notes", "read", "aa")];
-    place.write("fleet.json", &list(5, &entries));
-    assert!(is_taken(&place.folder().look(NOW).unwrap()));
-    let path = place.path("lists").join("fleet.json");
-    let signature = place.path("lists").join("fleet.json.minisig");
+    workspace.write("fleet.json", &list(5, &entries));
+    assert!(is_taken(&workspace.folder().check(NOW).unwrap()));
+    let path = workspace.path("lists").join("fleet.json");
+    let signature = workspace.path("lists").join("fleet.json.minisig");
     let good = std::fs::read_to_string(&path).unwrap();
-    let look = || {
-        let news = place.folder().look(NOW).unwrap();
-        assert_eq!(news.listed, says(5, &entries));
-        refusal(Some(news))
+    let check = || {
+        let changes = workspace.folder().check(NOW).unwrap();
+        assert_eq!(changes.listed, says(5, &entries));
+        refusal(Some(changes))
     };
     std::fs::write(&path, good.replace("alice", "malory")).unwrap();
-    assert!(look().contains("changed after signing"));
-    place.sign("fleet.json", &good.replace("alice", "malory"));
+    assert!(check().contains("changed after signing"));
+    workspace.sign("fleet.json", &good.replace("alice", "malory"));
     std::fs::write(&path, good.replace("alice", "malory")).unwrap();
-    assert!(look().contains("another list with the serial 5"));
-    place.write("fleet.json", &list(4, &[entry("notes", "read", "ee")]));
-    assert!(look().contains("lower than"));
+    assert!(check().contains("another list with the serial 5"));
+    workspace.write("fleet.json", &list(4, &[entry("notes", "read", "ee")]));
+    assert!(check().contains("lower than"));
     std::fs::write(&signature, "nonsense").unwrap();
-    assert!(look().contains("not a minisign signature"));
+    assert!(check().contains("not a minisign signature"));
     std::fs::remove_file(&signature).unwrap();
-    assert!(look().contains("fleet.json.minisig is missing"));
+    assert!(check().contains("fleet.json.minisig is missing"));
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
-    assert!(look().contains("cannot be read"));
+    assert!(check().contains("cannot be read"));
     // The list itself comes back, and then a newer one.
-    place.write("fleet.json", &list(5, &entries));
-    assert!(place.folder().look(NOW).unwrap().notices.is_empty());
-    place.write("fleet.json", &list(6, &[]));
-    let news = place.folder().look(NOW).unwrap();
-    assert!(is_taken(&news));
-    assert_eq!(news.listed, says(6, &[]));
+    workspace.write("fleet.json", &list(5, &entries));
+    assert!(workspace.folder().check(NOW).unwrap().notices.is_empty());
+    workspace.write("fleet.json", &list(6, &[]));
+    let changes = workspace.folder().check(NOW).unwrap();
+    assert!(is_taken(&changes));
+    assert_eq!(changes.listed, says(6, &[]));
 }
 
 #[test]
 fn a_file_that_is_gone_withdraws_its_list_and_its_serial_stays() {
-    let place = Place::new();
-    place.write("fleet.json", &list(5, &[entry("notes", "read", "aa")]));
-    let mut folder = place.folder();
-    folder.look(NOW).unwrap();
-    std::fs::remove_file(place.path("lists").join("fleet.json")).unwrap();
-    assert!(folder.look(after(2)).is_none());
-    let news = folder.look(after(4)).unwrap();
+    let workspace = Workspace::new();
+    workspace.write("fleet.json", &list(5, &[entry("notes", "read", "aa")]));
+    let mut folder = workspace.folder();
+    folder.check(NOW).unwrap();
+    std::fs::remove_file(workspace.path("lists").join("fleet.json")).unwrap();
+    assert!(folder.check(after(2)).is_none());
+    let changes = folder.check(after(4)).unwrap();
     assert!(matches!(
-        news.notices.as_slice(),
+        changes.notices.as_slice(),
         [Notice::Withdrawn { .. }]
     ));
-    assert!(news.listed.is_empty());
-    place.write("other.json", &list(4, &[]));
-    assert!(refusal(place.folder().look(NOW)).contains("lower than"));
-    std::fs::remove_file(place.path("lists").join("other.json")).unwrap();
-    place.write("fleet.json", &list(5, &[entry("notes", "read", "aa")]));
-    assert!(is_taken(&place.folder().look(NOW).unwrap()));
+    assert!(changes.listed.is_empty());
+    workspace.write("other.json", &list(4, &[]));
+    assert!(refusal(workspace.folder().check(NOW)).contains("lower than"));
+    std::fs::remove_file(workspace.path("lists").join("other.json")).unwrap();
+    workspace.write("fleet.json", &list(5, &[entry("notes", "read", "aa")]));
+    assert!(is_taken(&workspace.folder().check(NOW).unwrap()));
 }
 
 #[test]
 fn what_cannot_be_remembered_is_not_taken_in() {
-    let place = Place::new();
-    place.write("fleet.json", &list(1, &[entry("notes", "read", "aa")]));
-    std::fs::write(place.path(KEPT), "{").unwrap();
-    let news = place.folder().look(NOW).unwrap();
-    assert!(news.listed.is_empty());
-    assert!(refusal(Some(news)).contains("is damaged"));
+    let workspace = Workspace::new();
+    workspace.write("fleet.json", &list(1, &[entry("notes", "read", "aa")]));
+    std::fs::write(workspace.path(KEPT), "{").unwrap();
+    let changes = workspace.folder().check(NOW).unwrap();
+    assert!(changes.listed.is_empty());
+    assert!(refusal(Some(changes)).contains("is damaged"));
     let nowhere = Path::new("/nonexistent/approvals.json");
-    let mut folder = ApprovalFolder::new(&place.path("lists"), &place.keys, nowhere);
-    let news = folder.look(NOW).unwrap();
+    let mut folder = ApprovalFolder::new(&workspace.path("lists"), &workspace.keys, nowhere);
+    let changes = folder.check(NOW).unwrap();
     assert!(matches!(
-        news.notices.as_slice(),
+        changes.notices.as_slice(),
         [Notice::Refused {
-            why: Refusal::Kept(_),
+            why: Refusal::Store(_),
             ..
         }]
     ));
-    assert!(news.listed.is_empty());
+    assert!(changes.listed.is_empty());
 }
 
 #[test]

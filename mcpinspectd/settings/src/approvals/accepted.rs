@@ -20,7 +20,7 @@ const LISTS_MAX: usize = 64;
 
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
-pub enum KeptError {
+pub enum AcceptedListsError {
     /// It is not as it was written.
     #[error("{path} is damaged; remove it to reload all lists")]
     Damaged {
@@ -45,7 +45,7 @@ pub enum KeptError {
 /// A list that was taken in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct KeptList {
+pub struct AcceptedList {
     /// Its name.
     pub name: String,
     /// Its serial number: no lower one is taken in.
@@ -60,20 +60,20 @@ pub struct KeptList {
 
 /// The file.
 #[derive(Debug)]
-pub struct Kept {
+pub struct AcceptedLists {
     path: PathBuf,
     /// The lists.
-    pub lists: Vec<KeptList>,
+    pub lists: Vec<AcceptedList>,
 }
 
-impl Kept {
+impl AcceptedLists {
     /// What is in the file at `path`; empty if there is none.
     ///
     /// # Errors
-    /// See [`KeptError`].
-    pub fn open(path: &Path) -> Result<Self, KeptError> {
+    /// See [`AcceptedListsError`].
+    pub fn open(path: &Path) -> Result<Self, AcceptedListsError> {
         let lists = match read(path) {
-            Ok(text) => serde_json::from_str(&text).map_err(|_| KeptError::Damaged {
+            Ok(text) => serde_json::from_str(&text).map_err(|_| AcceptedListsError::Damaged {
                 path: path.to_owned(),
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -84,7 +84,7 @@ impl Kept {
     }
 
     /// The list of this name.
-    pub fn get(&self, name: &str) -> Option<&KeptList> {
+    pub fn get(&self, name: &str) -> Option<&AcceptedList> {
         self.lists.iter().find(|list| list.name == name)
     }
 
@@ -92,13 +92,13 @@ impl Kept {
     ///
     /// # Errors
     /// It cannot be written; then nothing has changed.
-    pub fn set(&mut self, list: KeptList) -> Result<(), KeptError> {
+    pub fn set(&mut self, list: AcceptedList) -> Result<(), AcceptedListsError> {
         let mut lists = self.lists.clone();
         lists.retain(|other| other.name != list.name);
         lists.push(list);
         let texts = lists.iter().filter_map(|list| list.text.as_ref());
         if lists.len() > LISTS_MAX || texts.map(String::len).sum::<usize>() > TEXTS_MAX {
-            return Err(KeptError::Full);
+            return Err(AcceptedListsError::Full);
         }
         let text = serde_json::to_vec(&lists)
             .map_err(|error| failed(&self.path, io::Error::other(error)))?;
@@ -108,9 +108,9 @@ impl Kept {
     }
 }
 
-fn failed(path: &Path, error: io::Error) -> KeptError {
+fn failed(path: &Path, error: io::Error) -> AcceptedListsError {
     let path = path.to_owned();
-    KeptError::Io { path, error }
+    AcceptedListsError::Io { path, error }
 }
 
 fn read(path: &Path) -> io::Result<String> {
