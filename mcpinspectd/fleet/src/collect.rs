@@ -281,7 +281,7 @@ impl Shared<'_> {
         let is_compressed = file.read_exact(&mut begin).is_ok() && begin == *ZSTD;
         let mut offset = self.previous.offset(&file)?;
         file.seek(io::SeekFrom::Start(offset))?;
-        let counted = Counted(&file, &self.progress.read);
+        let counted = CountingReader(&file, &self.progress.read);
         self.progress.read.fetch_add(offset, Ordering::Relaxed);
         if is_compressed {
             // Up to its end a compressed file is complete, and another may be appended.
@@ -340,8 +340,8 @@ impl Shared<'_> {
                     self.is_cut.store(true, Ordering::Relaxed);
                     return Ok(());
                 }
-                Err(JournalError::Tool { said, .. }) => {
-                    let reason = format!("is damaged or was modified: {said}");
+                Err(JournalError::Tool { stderr, .. }) => {
+                    let reason = format!("is damaged or was modified: {stderr}");
                     lock(&self.unreadable).push((path.to_owned(), reason));
                     return Ok(());
                 }
@@ -377,8 +377,8 @@ impl Shared<'_> {
                 self.is_cut.store(true, Ordering::Relaxed);
                 entries = None;
             }
-            Err(JournalError::Tool { status, said }) => {
-                let reason = JournalError::Tool { status, said }.to_string();
+            Err(JournalError::Tool { status, stderr }) => {
+                let reason = JournalError::Tool { status, stderr }.to_string();
                 lock(&self.unreadable).push((path.to_owned(), reason));
                 entries = None;
             }
@@ -452,9 +452,9 @@ impl Shared<'_> {
 }
 
 /// Counts what is read from a file.
-struct Counted<'a>(&'a File, &'a AtomicU64);
+struct CountingReader<'a>(&'a File, &'a AtomicU64);
 
-impl Read for Counted<'_> {
+impl Read for CountingReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.0.read(buffer)?;
         self.1.fetch_add(read as u64, Ordering::Relaxed);

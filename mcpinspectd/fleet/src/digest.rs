@@ -17,7 +17,7 @@ pub const NAMED: usize = 24;
 
 /// The first of many.
 #[derive(Debug)]
-pub struct First<T> {
+pub struct Truncated<T> {
     /// Those shown.
     pub shown: Vec<T>,
     /// How many there are.
@@ -25,7 +25,7 @@ pub struct First<T> {
     max: usize,
 }
 
-impl<T> First<T> {
+impl<T> Truncated<T> {
     fn new(max: usize) -> Self {
         Self {
             shown: Vec::new(),
@@ -60,7 +60,7 @@ pub struct Server {
 
 /// A tool that some hosts see differently, or whose definition changed.
 #[derive(Debug)]
-pub struct Differing {
+pub struct DifferingTool {
     /// The server's name.
     pub server: String,
     /// Whether it is launched the same way everywhere, and so is one server.
@@ -71,7 +71,7 @@ pub struct Differing {
 
 /// A definition of a tool.
 #[derive(Debug)]
-pub struct Defined {
+pub struct DefinitionEntry {
     /// The server's name.
     pub server: String,
     /// The tool's name.
@@ -84,25 +84,25 @@ pub struct Defined {
 #[derive(Debug)]
 pub struct Digest {
     /// All hosts.
-    pub hosts: First<HostReport>,
+    pub hosts: Truncated<HostReport>,
     /// Hosts that need attention.
-    pub conspicuous: First<HostReport>,
+    pub conspicuous: Truncated<HostReport>,
     /// Tools that hosts see differently.
-    pub differences: First<Differing>,
+    pub differences: Truncated<DifferingTool>,
     /// Tools that all hosts now see alike, after a change.
-    pub changed: First<Differing>,
+    pub changed: Truncated<DifferingTool>,
     /// Servers.
-    pub servers: First<Server>,
+    pub servers: Truncated<Server>,
     /// Servers that are new in the fleet.
-    pub new_servers: First<ServerReport>,
+    pub new_servers: Truncated<ServerReport>,
     /// Definitions that are new in the fleet.
-    pub new_definitions: First<Defined>,
+    pub new_definitions: Truncated<DefinitionEntry>,
     /// Definitions that most hosts approved, but some did not.
-    pub not_approved: First<Defined>,
+    pub not_approved: Truncated<DefinitionEntry>,
     /// Servers with nothing approved, and how many hosts have them.
-    pub nobody_approved: First<(String, u64)>,
+    pub nobody_approved: Truncated<(String, u64)>,
     /// Decisions, the newest first.
-    pub decisions: First<DecisionReport>,
+    pub decisions: Truncated<DecisionReport>,
     /// Alerts by severity and time, the lowest first.
     pub alerts: BTreeSet<(Severity, Timestamp, String, String)>,
     /// How many alerts there are.
@@ -119,16 +119,16 @@ impl Digest {
     /// Lists of up to `max` rows.
     pub fn new(max: usize) -> Self {
         Self {
-            hosts: First::new(max),
-            conspicuous: First::new(max),
-            differences: First::new(max),
-            changed: First::new(max),
-            servers: First::new(max),
-            new_servers: First::new(max),
-            new_definitions: First::new(max),
-            not_approved: First::new(max),
-            nobody_approved: First::new(max),
-            decisions: First::new(max),
+            hosts: Truncated::new(max),
+            conspicuous: Truncated::new(max),
+            differences: Truncated::new(max),
+            changed: Truncated::new(max),
+            servers: Truncated::new(max),
+            new_servers: Truncated::new(max),
+            new_definitions: Truncated::new(max),
+            not_approved: Truncated::new(max),
+            nobody_approved: Truncated::new(max),
+            decisions: Truncated::new(max),
             alerts: BTreeSet::new(),
             alert_count: 0,
             alerting: BTreeSet::new(),
@@ -187,7 +187,7 @@ impl Output for Digest {
             definition.not_approved.truncate(NAMED);
         }
         for seen in &tool.definitions {
-            let defined = || Defined {
+            let defined = || DefinitionEntry {
                 server: name.clone(),
                 tool: tool.tool.clone(),
                 seen: seen.clone(),
@@ -205,7 +205,7 @@ impl Output for Digest {
                 true => &mut self.changed,
                 false => &mut self.differences,
             };
-            list.add(Differing {
+            list.add(DifferingTool {
                 server: name.clone(),
                 is_one: server.head.fingerprints.len() < 2,
                 tool,

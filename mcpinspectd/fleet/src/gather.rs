@@ -13,7 +13,7 @@ use super::entry::{Entry, Event, Kind, Machine};
 use super::fields::{Field, Fields};
 use super::origin;
 use super::row::{Decision, Definition, EventRecord, Finding, key};
-use super::value::{FirstText, Host, LastDecision, Sight, Value};
+use super::value::{FirstText, Host, LastDecision, SightingRange, Value};
 
 /// What a row costs besides its key, in bytes: its slot in a table that may be half empty, and an allocation.
 const ROW_COST: usize = 192;
@@ -74,14 +74,14 @@ impl Gatherer {
             category: Some(&category),
             pattern: None,
         };
-        self.sight(
+        self.sighting(
             |key| key::finding(key, &finding),
             entry.machine,
             |_| {},
             entry.time,
         );
         let behind = |key: &mut Vec<u8>| key::host_alerts(key, finding.severity);
-        self.sight(key::of_host, entry.machine, behind, entry.time);
+        self.sighting(key::of_host, entry.machine, behind, entry.time);
     }
 
     fn entry(&mut self, entry: &Entry<'_>) {
@@ -150,7 +150,7 @@ impl Gatherer {
                 self.server(host, time, &server);
                 if let Some(fingerprint) = event.text(Field::Fingerprint) {
                     let put = |key: &mut Vec<u8>| key::fingerprint(key, &server, &fingerprint);
-                    self.sight(put, host, |_| {}, time);
+                    self.sighting(put, host, |_| {}, time);
                 }
             }
             EventKind::SessionIdentified => {
@@ -159,7 +159,7 @@ impl Gatherer {
                     let version = super::entry::shown(&version);
                     self.server(host, time, &server);
                     let put = |key: &mut Vec<u8>| key::version(key, &server, &version);
-                    self.sight(put, host, |_| {}, time);
+                    self.sighting(put, host, |_| {}, time);
                 }
             }
             EventKind::ToolSeen | EventKind::ToolChanged => {
@@ -184,16 +184,16 @@ impl Gatherer {
                 category: category.as_deref(),
                 pattern: pattern.as_deref(),
             };
-            self.sight(|key| key::finding(key, &finding), host, |_| {}, time);
+            self.sighting(|key| key::finding(key, &finding), host, |_| {}, time);
             let behind = |key: &mut Vec<u8>| key::host_alerts(key, severity);
-            self.sight(key::of_host, host, behind, time);
+            self.sighting(key::of_host, host, behind, time);
         }
     }
 
     fn server(&mut self, host: Machine, time: Timestamp, server: &str) {
-        self.sight(|key| key::server(key, server), host, |_| {}, time);
+        self.sighting(|key| key::server(key, server), host, |_| {}, time);
         let behind = |key: &mut Vec<u8>| key::host_server(key, server);
-        self.sight(key::of_host, host, behind, time);
+        self.sighting(key::of_host, host, behind, time);
     }
 
     fn tool(&mut self, host: Machine, time: Timestamp, server: &str, event: &Event<'_>) {
@@ -203,7 +203,7 @@ impl Gatherer {
         let hash = event.text(Field::Hash);
         let definition = Definition::of(hash.as_deref());
         let behind = |key: &mut Vec<u8>| key::definition(key, definition);
-        self.sight(|key| key::tool(key, server, &tool), host, behind, time);
+        self.sighting(|key| key::tool(key, server, &tool), host, behind, time);
         if definition == Definition::Gone {
             return;
         }
@@ -253,7 +253,7 @@ impl Gatherer {
         self.add(put, Value::LastDecision(LastDecision { time, decision }));
     }
 
-    fn sight(
+    fn sighting(
         &mut self,
         before: impl FnOnce(&mut Vec<u8>),
         host: Machine,
@@ -265,7 +265,7 @@ impl Gatherer {
             key.extend_from_slice(&host.0);
             behind(key);
         };
-        self.add(put, Value::Sight(Sight::at(time)));
+        self.add(put, Value::SightingRange(SightingRange::at(time)));
     }
 
     /// Adds what the first host said. Its text is only extracted if it counts.

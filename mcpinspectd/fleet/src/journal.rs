@@ -37,12 +37,12 @@ pub enum JournalError {
     #[error("cannot start journalctl: {0}")]
     NoTool(io::Error),
     /// It cannot read the file.
-    #[error("journalctl ended with {status}: {said}")]
+    #[error("journalctl ended with {status}: {stderr}")]
     Tool {
         /// Its exit status.
         status: std::process::ExitStatus,
         /// What it said, bounded and harmless.
-        said: String,
+        stderr: String,
     },
     /// A file or pipe broke.
     #[error(transparent)]
@@ -237,7 +237,7 @@ fn escaped(path: &Path) -> std::ffi::OsString {
     std::ffi::OsString::from_vec(escaped)
 }
 
-type Output = BufReader<Timed<std::process::ChildStdout>>;
+type Output = BufReader<TimedReader<std::process::ChildStdout>>;
 
 /// Calls `each` with a tool's output.
 fn output(
@@ -257,7 +257,7 @@ fn output(
     let outcome = match child.stdout.take() {
         Some(inner) => each(&mut BufReader::with_capacity(
             256 << 10,
-            Timed { inner, deadline },
+            TimedReader { inner, deadline },
         )),
         None => Ok(()),
     };
@@ -276,12 +276,12 @@ fn output(
         return Ok(Extent::Whole);
     }
     io::Seek::rewind(&mut errors)?;
-    let mut said = Vec::new();
-    errors.take(ERRORS_MAX).read_to_end(&mut said)?;
-    let said = String::from_utf8_lossy(&said);
+    let mut stderr = Vec::new();
+    errors.take(ERRORS_MAX).read_to_end(&mut stderr)?;
+    let stderr = String::from_utf8_lossy(&stderr);
     Err(JournalError::Tool {
         status,
-        said: mcpinspect_core::text::escape::printable(said.trim(), 400),
+        stderr: mcpinspect_core::text::escape::printable(stderr.trim(), 400),
     })
 }
 
@@ -291,12 +291,12 @@ fn end(child: &mut Child) {
 }
 
 /// A pipe with a deadline for reads.
-struct Timed<R> {
+struct TimedReader<R> {
     inner: R,
     deadline: Option<Instant>,
 }
 
-impl<R: Read + AsFd> Read for Timed<R> {
+impl<R: Read + AsFd> Read for TimedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(deadline) = self.deadline {
             wait(self.inner.as_fd(), deadline)?;

@@ -11,7 +11,7 @@ use mcpinspect_core::model::{Severity, Timestamp};
 
 use super::bytes::Reader;
 use super::entry::Machine;
-use super::value::{FirstText, Host, LastDecision, Sight, Value};
+use super::value::{FirstText, Host, LastDecision, SightingRange, Value};
 
 /// Longest key or value: at most six texts, and what separates them.
 pub const KEY_AND_VALUE_MAX: usize = 16 << 10;
@@ -89,27 +89,27 @@ pub enum Row<'a> {
     /// A host.
     Host(Machine, Box<Host>),
     /// A server on the host of the preceding rows.
-    HostServer(Machine, &'a str, Sight),
+    HostServer(Machine, &'a str, SightingRange),
     /// Alerts on the host of the preceding rows.
-    HostAlerts(Machine, Severity, Sight),
+    HostAlerts(Machine, Severity, SightingRange),
     /// A server on a host.
-    Server(&'a str, Machine, Sight),
+    Server(&'a str, Machine, SightingRange),
     /// How a server is launched on a host.
-    Fingerprint(&'a str, &'a str, Machine, Sight),
+    Fingerprint(&'a str, &'a str, Machine, SightingRange),
     /// What a server says its version is.
-    Version(&'a str, &'a str, Machine, Sight),
+    Version(&'a str, &'a str, Machine, SightingRange),
     /// How a tool's definition describes it.
     Description(&'a str, &'a str, Definition<'a>, FirstText),
     /// In which fields a tool's definition differs from a previous one.
     Change(&'a str, &'a str, Definition<'a>, Definition<'a>, FirstText),
     /// A tool's definition on a host.
-    Tool(&'a str, &'a str, Machine, Definition<'a>, Sight),
+    Tool(&'a str, &'a str, Machine, Definition<'a>, SightingRange),
     /// A host's last decision on a definition.
     LastDecision(&'a str, &'a str, Machine, Definition<'a>, LastDecision),
     /// Any decision.
     Decision(Decision<'a>),
     /// A finding on a host.
-    Finding(Finding<'a>, Machine, Sight),
+    Finding(Finding<'a>, Machine, SightingRange),
     /// One event, and its host's name at the time. The report ignores these.
     Event(EventRecord<'a>, FirstText),
 }
@@ -367,11 +367,11 @@ impl<'a> Row<'a> {
                 let machine = machine(&mut key)?;
                 match (key.byte()?, value) {
                     (0, Value::Host(host)) => Some(Self::Host(machine, host)),
-                    (1, Value::Sight(sight)) => {
-                        Some(Self::HostServer(machine, key.ended_text()?, sight))
+                    (1, Value::SightingRange(sighting)) => {
+                        Some(Self::HostServer(machine, key.ended_text()?, sighting))
                     }
-                    (2, Value::Sight(sight)) => {
-                        Some(Self::HostAlerts(machine, severity(&mut key)?, sight))
+                    (2, Value::SightingRange(sighting)) => {
+                        Some(Self::HostAlerts(machine, severity(&mut key)?, sighting))
                     }
                     _ => None,
                 }
@@ -388,7 +388,9 @@ impl<'a> Row<'a> {
                     pattern: some_text(&mut key)?,
                 };
                 match value {
-                    Value::Sight(sight) => Some(Self::Finding(finding, machine(&mut key)?, sight)),
+                    Value::SightingRange(sighting) => {
+                        Some(Self::Finding(finding, machine(&mut key)?, sighting))
+                    }
                     _ => None,
                 }
             }
@@ -404,13 +406,13 @@ impl<'a> Row<'a> {
 fn of_server<'a>(key: &mut Reader<'a>, value: Value) -> Option<Row<'a>> {
     let server = key.ended_text()?;
     if key.byte()? == 0 {
-        let Value::Sight(sight) = value else {
+        let Value::SightingRange(sighting) = value else {
             return None;
         };
         return Some(match key.byte()? {
-            0 => Row::Server(server, machine(key)?, sight),
-            1 => Row::Fingerprint(server, key.ended_text()?, machine(key)?, sight),
-            _ => Row::Version(server, key.ended_text()?, machine(key)?, sight),
+            0 => Row::Server(server, machine(key)?, sighting),
+            1 => Row::Fingerprint(server, key.ended_text()?, machine(key)?, sighting),
+            _ => Row::Version(server, key.ended_text()?, machine(key)?, sighting),
         });
     }
     let tool = key.ended_text()?;
@@ -428,7 +430,9 @@ fn of_server<'a>(key: &mut Reader<'a>, value: Value) -> Option<Row<'a>> {
     let kind = key.byte()?;
     let definition = Definition::read(key)?;
     match (kind, value) {
-        (0, Value::Sight(sight)) => Some(Row::Tool(server, tool, machine, definition, sight)),
+        (0, Value::SightingRange(sighting)) => {
+            Some(Row::Tool(server, tool, machine, definition, sighting))
+        }
         (1, Value::LastDecision(decision)) => Some(Row::LastDecision(
             server, tool, machine, definition, decision,
         )),

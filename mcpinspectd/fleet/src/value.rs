@@ -10,7 +10,7 @@ use super::entry::{Machine, Sign};
 
 /// When something was seen, and how many times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct SightingRange {
     /// For the first time.
     pub first: Timestamp,
     /// For the last time.
@@ -19,7 +19,7 @@ pub struct Sight {
     pub count: u64,
 }
 
-impl Sight {
+impl SightingRange {
     /// Seen once.
     pub fn at(time: Timestamp) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Sight {
 
 /// What is missing from a host's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Lost {
+pub struct Losses {
     /// Bytes on the wire that were not captured.
     pub bytes: u64,
     /// Places where that happened.
@@ -52,7 +52,7 @@ pub struct Lost {
     pub by_journald: u64,
 }
 
-impl Lost {
+impl Losses {
     /// Whether nothing is missing.
     pub fn is_nothing(self) -> bool {
         self == Self::default()
@@ -85,7 +85,7 @@ pub struct Host {
     /// Entries that claim to be the daemon's.
     pub forged: u64,
     /// What is missing.
-    pub lost: Lost,
+    pub lost: Losses,
 }
 
 impl Host {
@@ -98,7 +98,7 @@ impl Host {
             last_event: None,
             service: None,
             forged: 0,
-            lost: Lost::default(),
+            lost: Losses::default(),
         }
     }
 
@@ -152,7 +152,7 @@ pub enum Value {
     /// The key says everything.
     Nothing,
     /// When it was seen.
-    Sight(Sight),
+    SightingRange(SightingRange),
     /// A host.
     Host(Box<Host>),
     /// The first value.
@@ -168,7 +168,7 @@ impl Value {
     /// in a damaged file, the first counts.
     pub fn merge(&mut self, other: Self) {
         match (self, other) {
-            (Self::Sight(one), Self::Sight(other)) => one.merge(other),
+            (Self::SightingRange(one), Self::SightingRange(other)) => one.merge(other),
             (Self::Host(one), Self::Host(other)) => one.merge(*other),
             (Self::FirstText(one), Self::FirstText(other)) if other < *one => *one = other,
             (Self::LastDecision(one), Self::LastDecision(other)) if other > *one => *one = other,
@@ -181,11 +181,11 @@ impl Value {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Nothing => out.push(0),
-            Self::Sight(sight) => {
+            Self::SightingRange(sighting) => {
                 out.push(1);
-                put_time(out, sight.first);
-                put_number(out, sight.last.nanos_since(sight.first) / 1_000);
-                put_number(out, sight.count);
+                put_time(out, sighting.first);
+                put_number(out, sighting.last.nanos_since(sighting.first) / 1_000);
+                put_number(out, sighting.count);
             }
             Self::Host(host) => {
                 out.push(2);
@@ -232,7 +232,7 @@ impl Value {
             1 => {
                 let first = time(&mut bytes)?;
                 let more = bytes.number()?.saturating_mul(1_000);
-                Self::Sight(Sight {
+                Self::SightingRange(SightingRange {
                     first,
                     last: Timestamp(first.0.saturating_add(more)),
                     count: bytes.number()?,
@@ -268,7 +268,7 @@ fn host(bytes: &mut Reader<'_>) -> Option<Host> {
         _ => return None,
     };
     let forged = bytes.number()?;
-    let mut lost = Lost::default();
+    let mut lost = Losses::default();
     for part in lost.parts() {
         *part = bytes.number()?;
     }

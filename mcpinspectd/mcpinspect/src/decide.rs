@@ -21,7 +21,7 @@ pub struct Approve {
     #[command(flatten)]
     definition: Definition,
     #[command(flatten)]
-    rest: Rest,
+    decision_options: DecisionOptions,
 }
 
 /// Reject a tool's current definition: the pin stays, and the change is still reported
@@ -30,7 +30,7 @@ pub struct Reject {
     #[command(flatten)]
     definition: Definition,
     #[command(flatten)]
-    rest: Rest,
+    decision_options: DecisionOptions,
 }
 
 /// Pin a tool to a definition of your choice, such as an earlier one
@@ -39,14 +39,14 @@ pub struct Pin {
     #[command(flatten)]
     definition: Definition,
     #[command(flatten)]
-    rest: Rest,
+    decision_options: DecisionOptions,
 }
 
 /// Remove a tool's pin: the next definition seen is accepted
 #[derive(clap::Args)]
 pub struct Unpin {
     #[command(flatten)]
-    rest: Rest,
+    decision_options: DecisionOptions,
 }
 
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ struct Definition {
 }
 
 #[derive(clap::Args)]
-struct Rest {
+struct DecisionOptions {
     #[command(flatten)]
     item: Item,
     /// Reason to record with the decision.
@@ -70,32 +70,32 @@ struct Rest {
 
 impl Approve {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.rest
+        self.decision_options
             .decide(DecisionKind::Approve, self.definition.hash.as_deref())
     }
 }
 
 impl Reject {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.rest
+        self.decision_options
             .decide(DecisionKind::Reject, self.definition.hash.as_deref())
     }
 }
 
 impl Pin {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.rest
+        self.decision_options
             .decide(DecisionKind::Pin, self.definition.hash.as_deref())
     }
 }
 
 impl Unpin {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        self.rest.decide(DecisionKind::Unpin, None)
+        self.decision_options.decide(DecisionKind::Unpin, None)
     }
 }
 
-impl Rest {
+impl DecisionOptions {
     fn decide(self, kind: DecisionKind, hash: Option<&str>) -> anyhow::Result<ExitCode> {
         let mut registry = self.location.write()?;
         let item = self.item.find(&registry)?;

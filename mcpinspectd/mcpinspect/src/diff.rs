@@ -48,7 +48,7 @@ pub struct Diff {
 
 /// The comparison in JSON.
 #[derive(Serialize)]
-struct Compared<'a> {
+struct DefinitionDiff<'a> {
     server_id: &'a str,
     owner: &'static str,
     owner_uid: Option<u32>,
@@ -108,9 +108,9 @@ fn compared<'a>(
     item: &'a ItemView,
     comparison: &'a Comparison,
     outcome: &'a LineReport,
-) -> Compared<'a> {
+) -> DefinitionDiff<'a> {
     let is_tool = item.key.kind == ItemKind::Tool;
-    Compared {
+    DefinitionDiff {
         server_id: &item.server,
         owner: item.owner.as_str(),
         owner_uid: item.owner.uid(),

@@ -10,7 +10,7 @@ use mcpinspect_judge::registry::{
 };
 
 use super::decide::person;
-use super::pins::{self, NAME, RegistryLocation, Whose};
+use super::pins::{self, NAME, OwnerOption, RegistryLocation};
 
 /// Remove a server, or one of its tools, from the registry
 ///
@@ -24,7 +24,7 @@ pub struct Forget {
     /// The tool's name; without it, everything that the server ever offered.
     tool: Option<String>,
     #[command(flatten)]
-    whose: Whose,
+    owner_option: OwnerOption,
     /// Reason to record with the decision.
     #[arg(long, default_value = "")]
     reason: String,
@@ -44,7 +44,7 @@ impl Forget {
         let server = escape::printable(&self.server, NAME);
         let what = match &self.tool {
             Some(tool) => {
-                let item = pins::tool(&registry, &self.server, tool, self.whose)?;
+                let item = pins::tool(&registry, &self.server, tool, self.owner_option)?;
                 let of = pins::server_of(&item);
                 registry.decide(of, &item.key, DecisionKind::Forget, None, by)?;
                 format!("{server} {}", pins::noun(&item.key))
@@ -52,7 +52,7 @@ impl Forget {
             None => {
                 let items = pins::of_server(&registry, &self.server)?;
                 let owners = items.iter().map(|item| item.owner);
-                let owner = self.whose.of(owners, &self.server)?;
+                let owner = self.owner_option.of(owners, &self.server)?;
                 let mut count = registry.forget_server(ServerOf::new(owner, &self.server), by)?;
                 // What no one has taken over would be left.
                 let rest = ServerOf::new(Owner::Earlier, &self.server);

@@ -88,7 +88,7 @@ fn usable(path: &Path, opened: io::Result<File>, doing: &str) -> anyhow::Result<
 
 /// Whose pins to use.
 #[derive(clap::Args)]
-pub struct Whose {
+pub struct OwnerOption {
     /// The user whose pins are meant, by name or id, where several users have a server of this name.
     /// `shared` are the pins of all users who share theirs, `unknown` those of servers whose user is not
     /// known, and `earlier` those recorded before pins had users.
@@ -96,9 +96,9 @@ pub struct Whose {
     user: Option<Owner>,
 }
 
-impl Whose {
+impl OwnerOption {
     /// The named owner.
-    pub fn named(&self) -> Option<Owner> {
+    pub fn owner(&self) -> Option<Owner> {
         self.user
     }
 
@@ -180,7 +180,7 @@ pub struct Item {
     #[arg(long, conflicts_with = "tool")]
     program: bool,
     #[command(flatten)]
-    whose: Whose,
+    owner_option: OwnerOption,
 }
 
 impl Item {
@@ -202,30 +202,30 @@ impl Item {
     /// Finds the item.
     pub fn find(&self, registry: &Registry) -> anyhow::Result<ItemView> {
         let mut items = of_server(registry, &self.server)?;
-        if let Some(owner) = self.whose.named() {
+        if let Some(owner) = self.owner_option.owner() {
             items.retain(|item| item.owner == owner);
         }
-        let wanted = self.key();
-        let mut found: Vec<&ItemView> = items.iter().filter(|item| item.key == wanted).collect();
+        let key = self.key();
+        let mut found: Vec<&ItemView> = items.iter().filter(|item| item.key == key).collect();
         if found.is_empty() {
             // A name that cannot be typed may be given in its escaped form.
             let shown = items.iter().filter(|item| {
-                item.key.kind == wanted.kind && escape::plain(&item.key.name) == *wanted.name
+                item.key.kind == key.kind && escape::plain(&item.key.name) == *key.name
             });
             found = shown.collect();
         }
         let is_one = found.windows(2).all(|two| two[0].key == two[1].key);
         if is_one && !found.is_empty() {
             let owners = found.iter().map(|item| item.owner);
-            let owner = self.whose.of(owners, &self.server)?;
+            let owner = self.owner_option.of(owners, &self.server)?;
             found.retain(|item| item.owner == owner);
         }
         if let [item] = found.as_slice() {
             return Ok((*item).clone());
         }
         let server = escape::printable(&self.server, NAME);
-        if wanted.kind != ItemKind::Tool {
-            bail!("the server {server} has sent no {}", noun(&wanted));
+        if key.kind != ItemKind::Tool {
+            bail!("the server {server} has sent no {}", noun(&key));
         }
         let tools = items.iter().filter(|item| item.key.kind == ItemKind::Tool);
         let mut names: Vec<&str> = tools.map(|item| &*item.key.name).collect();
@@ -233,7 +233,7 @@ impl Item {
         names.dedup();
         bail!(
             "the server {server} has no tool {}; known tools: {}",
-            escape::printable(&wanted.name, NAME),
+            escape::printable(&key.name, NAME),
             listed(names.into_iter())
         )
     }
@@ -244,7 +244,7 @@ pub fn tool(
     registry: &Registry,
     server: &str,
     tool: &str,
-    whose: Whose,
+    owner_option: OwnerOption,
 ) -> anyhow::Result<ItemView> {
     let item = Item {
         server: server.to_owned(),
@@ -252,7 +252,7 @@ pub fn tool(
         instructions: false,
         server_info: false,
         program: false,
-        whose,
+        owner_option,
     };
     item.find(registry)
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use mcpinspect_cli::terminal;
 use mcpinspect_client::tape_file;
 use mcpinspect_core::model::Timestamp;
-use mcpinspect_tape::report::{Finder, Noted, Report};
+use mcpinspect_tape::report::{Report, SessionEvent, TapeExaminer};
 use mcpinspect_tape::{Entry, Header};
 
 use super::recordings::StoreLocation;
@@ -61,7 +61,7 @@ impl ReportCommand {
             Ok(true)
         })?;
         for event in self.location.events(&session.session_id)? {
-            report.event(Noted {
+            report.event(SessionEvent {
                 time: Timestamp::parse(&event.time).unwrap_or_default(),
                 kind: event.kind,
                 severity: event.severity,
@@ -81,7 +81,7 @@ fn of_tape(path: &Path) -> anyhow::Result<Report> {
     for entry in messages {
         report.message(&entry.with_context(wrong)?);
     }
-    Finder::new()
+    TapeExaminer::new()
         .examine(tape_file::open(path)?, |event| report.event(event))
         .with_context(wrong)?;
     Ok(report)

@@ -180,7 +180,7 @@ impl Import {
         let session = tape.header().session_id.clone();
         let output = StoreImport::open(&path, config.keeping(), &session)?;
         let active = ActiveRules::new(WeightedRules::builtin());
-        let mut importing = Playing {
+        let mut importing = EnginePlayback {
             engine: Engine::new(
                 Limits::default(),
                 Registry::in_memory(),
@@ -208,12 +208,12 @@ impl Import {
 }
 
 /// The engine, on its way to an output.
-struct Playing<O> {
+struct EnginePlayback<O> {
     engine: Engine,
     output: O,
 }
 
-impl<O: OutputSink> InputSink for Playing<O> {
+impl<O: OutputSink> InputSink for EnginePlayback<O> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(input, &mut self.output);
     }
@@ -362,7 +362,7 @@ impl FromHttp {
                 remark.connection
             ));
         }
-        let mut playing = Playing {
+        let mut playing = EnginePlayback {
             engine: Engine::new(
                 Limits::default(),
                 Registry::in_memory(),

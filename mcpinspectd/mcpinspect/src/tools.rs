@@ -16,7 +16,7 @@ use mcpinspect_judge::registry::{DecidedBy, DecisionKind, ItemView};
 use mcpinspect_settings::rule_files;
 use serde::Serialize;
 
-use super::pins::{self, RegistryLocation, Whose};
+use super::pins::{self, OwnerOption, RegistryLocation};
 
 /// How long an undecided item counts as new, in nanoseconds: one day.
 const NEW_FOR: u64 = 86_400_000_000_000;
@@ -41,7 +41,7 @@ pub struct Tools {
     #[arg(long)]
     changed: bool,
     #[command(flatten)]
-    whose: Whose,
+    owner_option: OwnerOption,
     /// Directory (or file) with your own detection rules and suppressions.
     #[arg(long, value_name = "DIR", default_value = rule_files::DIRECTORY)]
     rules: PathBuf,
@@ -107,7 +107,7 @@ impl Status {
 
 /// An item in JSON.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedItem<'a> {
     server_id: &'a str,
     /// `user`, `shared`, `unknown` or `earlier`.
     owner: &'static str,
@@ -173,14 +173,14 @@ impl Tools {
                 let server = self.server.as_ref();
                 server.is_none_or(|server| row.item.server == *server)
                     && self
-                        .whose
-                        .named()
+                        .owner_option
+                        .owner()
                         .is_none_or(|owner| row.item.owner == owner)
                     && (!self.changed || row.status.is_difference())
             })
             .collect();
         if self.json {
-            let listed: Vec<Listed<'_>> = rows.iter().map(Row::listed).collect();
+            let listed: Vec<ListedItem<'_>> = rows.iter().map(Row::listed).collect();
             let text = terminal_safe(&listed)?;
             terminal::print(|out| writeln!(out, "{text}"))?;
         } else {
@@ -202,10 +202,10 @@ fn worst(outcome: &LineReport) -> Option<&Detection> {
 }
 
 impl Row<'_> {
-    fn listed(&self) -> Listed<'_> {
+    fn listed(&self) -> ListedItem<'_> {
         let item = self.item;
         let is_tool = item.key.kind == ItemKind::Tool;
-        Listed {
+        ListedItem {
             server_id: &item.server,
             owner: item.owner.as_str(),
             owner_uid: item.owner.uid(),

@@ -63,7 +63,7 @@ pub enum NoSession {
 #[derive(Debug)]
 pub struct HttpSource {
     start: SessionStart,
-    said: VecDeque<Said>,
+    messages: VecDeque<OrderedMessage>,
     remarks: Vec<Remark>,
     /// By [`Direction`].
     positions: [u64; 2],
@@ -73,33 +73,33 @@ pub struct HttpSource {
 
 /// A message, or the loss of one.
 #[derive(Debug)]
-struct Said {
-    place: Place,
+struct OrderedMessage {
+    order_key: OrderKey,
     direction: Direction,
-    what: Result<Vec<u8>, u64>,
+    content: Result<Vec<u8>, u64>,
 }
 
-/// Its place in the session.
+/// Its position in the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct OrderKey {
     flow: usize,
     exchange: Exchange,
-    turn: Turn,
+    phase: ExchangePhase,
 }
 
-/// Its place in the exchange.
+/// Its position in the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum ExchangePhase {
     Request,
     Response,
     /// It answers something here but arrived elsewhere.
     Later,
 }
 
-/// What is found in a recording.
+/// Reads connections, and collects what they contain.
 #[derive(Default)]
-struct Findings {
-    said: Vec<Said>,
+struct FlowReader {
+    messages: Vec<OrderedMessage>,
     /// The sessions that exchanges belong to.
     sessions: BTreeMap<(usize, Exchange), String>,
     remarks: Vec<Remark>,
@@ -116,13 +116,13 @@ impl HttpSource {
     /// # Errors
     /// See [`NoSession`].
     pub fn new(flows: &[Flow], session: Option<&str>, time: Timestamp) -> Result<Self, NoSession> {
-        let mut found = Findings::default();
+        let mut reader = FlowReader::default();
         for (index, flow) in flows.iter().enumerate() {
-            found.flow(index, flow);
+            reader.flow(index, flow);
         }
-        found.choose(session)?;
-        found.order();
-        let target = found.target.unwrap_or_default();
+        reader.choose(session)?;
+        reader.order();
+        let target = reader.target.unwrap_or_default();
         let host = target.authority.as_deref().unwrap_or_default();
         let path = target.path.as_deref().unwrap_or_default();
         let url = format!("http://{host}{path}");
@@ -135,7 +135,7 @@ impl HttpSource {
         let start = SessionStart {
             id: SessionId(format!("http-{}", hex::encode(&digest.finalize()[..8])).into()),
             server: of_url_alone(&url),
-            endpoint: if found.is_sse {
+            endpoint: if reader.is_sse {
                 ServerEndpoint::Sse { url }
             } else {
                 ServerEndpoint::Http { url }
@@ -147,8 +147,8 @@ impl HttpSource {
         };
         Ok(Self {
             start,
-            said: found.said.into(),
-            remarks: found.remarks,
+            messages: reader.messages.into(),
+            remarks: reader.remarks,
             positions: [0; 2],
             has_started: false,
             has_ended: false,
@@ -165,14 +165,14 @@ impl HttpSource {
         &self.remarks
     }
 
-    fn input(&mut self, said: Said, sink: &mut dyn InputSink) {
-        let direction = said.direction;
+    fn input(&mut self, message: OrderedMessage, sink: &mut dyn InputSink) {
+        let direction = message.direction;
         let position = &mut self.positions[match direction {
             Direction::ClientToServer => 0,
             Direction::ServerToClient => 1,
         }];
         let (session, time) = ((&self.start.id).into(), self.start.time);
-        match said.what {
+        match message.content {
             Ok(bytes) => {
                 let at = *position;
                 *position += bytes.len() as u64;
@@ -200,7 +200,7 @@ impl HttpSource {
     }
 }
 
-impl Findings {
+impl FlowReader {
     /// Reads a connection, the client's side first, so that each request waits for its response.
     fn flow(&mut self, index: usize, flow: &Flow) {
         let limits = Limits {
@@ -301,58 +301,58 @@ impl Findings {
         flow: usize,
         exchange: Exchange,
         direction: Direction,
-        what: Result<Vec<u8>, u64>,
+        content: Result<Vec<u8>, u64>,
     ) {
-        let turn = match direction {
-            Direction::ClientToServer => Turn::Request,
-            Direction::ServerToClient => Turn::Response,
+        let phase = match direction {
+            Direction::ClientToServer => ExchangePhase::Request,
+            Direction::ServerToClient => ExchangePhase::Response,
         };
-        self.said.push(Said {
-            place: Place {
+        self.messages.push(OrderedMessage {
+            order_key: OrderKey {
                 flow,
                 exchange,
-                turn,
+                phase,
             },
             direction,
-            what,
+            content,
         });
     }
 
     /// Puts messages in order.
     fn order(&mut self) {
-        let mut requests: BTreeMap<(Direction, String), Vec<Place>> = BTreeMap::new();
+        let mut requests: BTreeMap<(Direction, String), Vec<OrderKey>> = BTreeMap::new();
         let mut responses = Vec::new();
-        for (index, said) in self.said.iter().enumerate() {
-            let parsed = said.what.as_ref().ok().map(|bytes| parse(bytes));
+        for (index, message) in self.messages.iter().enumerate() {
+            let parsed = message.content.as_ref().ok().map(|bytes| parse(bytes));
             let Some(Ok(Payload::Single(parsed))) = parsed else {
                 continue;
             };
             let id = parsed.message.id().map(|id| id.0.to_owned());
             match (parsed.message, id) {
                 (Message::Request(_), Some(id)) => {
-                    let places = requests.entry((said.direction, id)).or_default();
-                    places.push(said.place);
+                    let order_keys = requests.entry((message.direction, id)).or_default();
+                    order_keys.push(message.order_key);
                 }
                 (Message::Response(_), Some(id)) => responses.push((index, id)),
                 _ => {}
             }
         }
         for (index, id) in responses {
-            let said = &mut self.said[index];
-            let asked = requests.get(&(said.direction.reverse(), id));
+            let message = &mut self.messages[index];
+            let request_keys = requests.get(&(message.direction.reverse(), id));
             // Ids may be reused: take the first request that it may answer.
-            let first = asked.and_then(|places| places.iter().min());
+            let first = request_keys.and_then(|order_keys| order_keys.iter().min());
             if let Some(first) = first
-                && *first > said.place
+                && *first > message.order_key
             {
-                said.place = Place {
-                    turn: Turn::Later,
+                message.order_key = OrderKey {
+                    phase: ExchangePhase::Later,
                     ..*first
                 };
             }
         }
         // Stable: what one party says within an exchange stays in order.
-        self.said.sort_by_key(|said| said.place);
+        self.messages.sort_by_key(|message| message.order_key);
     }
 
     fn session(&mut self, flow: usize, exchange: Exchange, session: Option<&str>) {
@@ -370,24 +370,25 @@ impl Findings {
     }
 
     /// Keeps only the messages of one session.
-    fn choose(&mut self, wanted: Option<&str>) -> Result<(), NoSession> {
-        if self.said.is_empty() {
+    fn choose(&mut self, session_id: Option<&str>) -> Result<(), NoSession> {
+        if self.messages.is_empty() {
             return Err(NoSession::NoMcp);
         }
         let all: BTreeSet<&String> = self.sessions.values().collect();
-        match wanted {
+        match session_id {
             None if all.len() > 1 => {
                 return Err(NoSession::Several(all.into_iter().cloned().collect()));
             }
             None => {}
-            Some(wanted) => {
-                if !all.iter().any(|session| *session == wanted) {
-                    return Err(NoSession::Missing(wanted.to_owned()));
+            Some(session_id) => {
+                if !all.iter().any(|session| *session == session_id) {
+                    return Err(NoSession::Missing(session_id.to_owned()));
                 }
                 let sessions = &self.sessions;
-                self.said.retain(|said| {
-                    let session = sessions.get(&(said.place.flow, said.place.exchange));
-                    session.is_some_and(|session| session == wanted)
+                self.messages.retain(|message| {
+                    let session =
+                        sessions.get(&(message.order_key.flow, message.order_key.exchange));
+                    session.is_some_and(|session| session == session_id)
                 });
             }
         }
@@ -403,8 +404,8 @@ impl Source for HttpSource {
             sink.input(Input::SessionStarted(self.start.clone()));
         }
         for _ in 0..PER_POLL {
-            match self.said.pop_front() {
-                Some(said) => self.input(said, sink),
+            match self.messages.pop_front() {
+                Some(message) => self.input(message, sink),
                 None => {
                     self.finish(sink)?;
                     return Ok(Progress::Exhausted);

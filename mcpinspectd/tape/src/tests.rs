@@ -115,15 +115,15 @@ fn what_is_wrong_is_an_error_with_its_line() {
 }
 
 /// An engine that notes messages in abbreviated form.
-struct Play {
+struct LoggedEngine {
     engine: Engine,
-    said: Said,
+    log: OutputLog,
 }
 
 #[derive(Default)]
-struct Said(Vec<(u64, Option<u64>, Option<u64>)>, Vec<String>);
+struct OutputLog(Vec<(u64, Option<u64>, Option<u64>)>, Vec<String>);
 
-impl OutputSink for Said {
+impl OutputSink for OutputLog {
     fn output(&mut self, output: Output<'_>) {
         match output {
             Output::Message(message) => {
@@ -138,30 +138,30 @@ impl OutputSink for Said {
     }
 }
 
-impl InputSink for Play {
+impl InputSink for LoggedEngine {
     fn input(&mut self, input: Input<'_>) {
-        self.engine.handle(input, &mut self.said);
+        self.engine.handle(input, &mut self.log);
     }
 }
 
-fn played(tape: &[u8]) -> Said {
-    let mut play = Play {
+fn played(tape: &[u8]) -> OutputLog {
+    let mut play = LoggedEngine {
         engine: Engine::new(
             Limits::default(),
             Registry::in_memory(),
             Box::new(NoDetector),
         ),
-        said: Said::default(),
+        log: OutputLog::default(),
     };
     let mut source = TapeSource::new(TapeReader::new(tape).unwrap());
     while source.poll(&mut play).unwrap() == Progress::Open {}
     source.finish(&mut play).unwrap();
-    play.said
+    play.log
 }
 
 #[test]
 fn a_tape_is_a_source() {
-    let Said(messages, events) = played(&written(&header(), &entries()));
+    let OutputLog(messages, events) = played(&written(&header(), &entries()));
     let start = Timestamp::parse("2026-11-23T12:00:00Z").unwrap().0;
     let second = 1_000_000_000;
     assert_eq!(
@@ -183,7 +183,7 @@ fn a_tape_is_a_source() {
 fn what_is_missing_on_a_tape_is_a_gap() {
     let mut entries = entries();
     entries[2].message = None;
-    let Said(messages, events) = played(&written(&header(), &entries));
+    let OutputLog(messages, events) = played(&written(&header(), &entries));
     assert_eq!(messages.len(), 3);
     assert!(events.contains(&"mcp_capture_gap".to_owned()));
 }
@@ -218,7 +218,7 @@ fn an_anonymous_tape_tells_no_one_and_plays_the_same() {
     assert_eq!(message(3)["result"]["structuredContent"]["file"], *path);
     assert_eq!(message(2)["params"]["arguments"]["limit"], 12);
     assert_eq!(message(2)["id"], message(3)["id"]);
-    let Said(messages, _) = played(&tape);
+    let OutputLog(messages, _) = played(&tape);
     let related: Vec<_> = messages
         .iter()
         .map(|(_, answers, latency)| (*answers, *latency))

@@ -8,7 +8,7 @@ use super::super::row::{EventRecord, Row};
 use super::super::table::RowCursor;
 use super::super::value::Value;
 use super::columns::{Columns, NUMBERS, damaged, micros, put_bytes, put_u64};
-use super::place::SeenItem;
+use super::seen_item::SeenItem;
 
 /// Rows for the engine.
 #[derive(Debug, Default)]
@@ -47,10 +47,10 @@ impl Batch {
             return Ok(());
         }
         self.rows += 1;
-        if let Some((item, machine, sight)) = SeenItem::of(&row) {
+        if let Some((item, machine, sighting)) = SeenItem::of(&row) {
             item.put(&mut self.seen).ok_or_else(damaged)?;
             self.seen.extend_from_slice(&machine.0);
-            for time in [sight.first, sight.last] {
+            for time in [sighting.first, sighting.last] {
                 // The state of `min` or `max`: that there is a number, and the number.
                 self.seen.push(1);
                 put_u64(&mut self.seen, micros(time));

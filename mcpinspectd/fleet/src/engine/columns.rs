@@ -12,7 +12,7 @@ use super::super::bytes::Reader;
 use super::super::entry::{Machine, Sign};
 use super::super::row::KEY_AND_VALUE_MAX;
 use super::super::row::Row;
-use super::super::value::{FirstText, Host, LastDecision, Lost, Sight, Value};
+use super::super::value::{FirstText, Host, LastDecision, Losses, SightingRange, Value};
 
 /// Numbers that are added up.
 pub const NUMBERS: usize = 6;
@@ -44,10 +44,10 @@ impl Columns {
         match value {
             Value::Nothing => {}
             Value::Count(count) => columns.numbers = one(*count),
-            Value::Sight(sight) => {
-                columns.first = micros(sight.first);
-                columns.last = micros(sight.last);
-                columns.numbers = one(sight.count);
+            Value::SightingRange(sighting) => {
+                columns.first = micros(sighting.first);
+                columns.last = micros(sighting.last);
+                columns.numbers = one(sighting.count);
             }
             Value::FirstText(first) => {
                 columns.said = timed(first.time, &[&first.machine.0, first.text.as_bytes()]);
@@ -83,7 +83,7 @@ impl Columns {
         Some(match kind {
             Kind::Nothing => Value::Nothing,
             Kind::Count => Value::Count(numbers[0]),
-            Kind::Sight => Value::Sight(Sight {
+            Kind::SightingRange => Value::SightingRange(SightingRange {
                 first: time(self.first),
                 last: time(self.last),
                 count: numbers[0],
@@ -120,7 +120,7 @@ impl Columns {
                     last_event: self.event.checked_sub(1).map(time),
                     service,
                     forged,
-                    lost: Lost {
+                    lost: Losses {
                         bytes,
                         gaps,
                         blind_spots,
@@ -138,7 +138,7 @@ impl Columns {
 enum Kind {
     Nothing,
     Count,
-    Sight,
+    SightingRange,
     FirstText,
     LastDecision,
     Host,
@@ -148,7 +148,10 @@ enum Kind {
 fn kind(key: &[u8]) -> Option<Kind> {
     let at = Timestamp(0);
     let examples = [
-        (Kind::Sight, Value::Sight(Sight::at(at))),
+        (
+            Kind::SightingRange,
+            Value::SightingRange(SightingRange::at(at)),
+        ),
         (Kind::Count, Value::Count(0)),
         (
             Kind::FirstText,
@@ -175,14 +178,14 @@ fn kind(key: &[u8]) -> Option<Kind> {
 
 /// A row of an answer.
 #[derive(Debug, Default)]
-pub struct Answered {
+pub struct AnswerRow {
     /// Its key.
     pub key: Vec<u8>,
     /// Its value; `None` for the mark at the end.
     pub value: Option<Value>,
 }
 
-impl Answered {
+impl AnswerRow {
     /// Reads the next row of an answer: key, `first`, `last`, `said`, `newest`, `service`, `event` and the numbers.
     ///
     /// # Errors

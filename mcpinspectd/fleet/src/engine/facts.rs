@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Read};
 
 use super::super::value::Value;
-use super::columns::Answered;
+use super::columns::AnswerRow;
 use super::schema::Database;
 use super::sorted::{BLOCK, Part, Sorted, broken};
 use super::{Engine, EngineError};
@@ -16,7 +16,7 @@ const END: u8 = 0xff;
 #[derive(Debug)]
 pub struct Facts<R> {
     answer: BufReader<R>,
-    row: Answered,
+    row: AnswerRow,
     is_over: bool,
 }
 
@@ -25,15 +25,15 @@ impl<R: Read> Facts<R> {
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub fn ask(
+    pub fn query(
         engine: &impl Engine<Answer = R>,
         database: &Database,
         part: Part,
     ) -> Result<Self, EngineError> {
-        let answer = engine.ask(&question(database, part))?;
+        let answer = engine.query(&question(database, part))?;
         Ok(Self {
             answer: BufReader::with_capacity(BLOCK, answer),
-            row: Answered::default(),
+            row: AnswerRow::default(),
             is_over: false,
         })
     }

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Read};
 use mcpinspect_core::model::Timestamp;
 
 use super::super::row::key;
-use super::super::value::{Sight, Value};
+use super::super::value::{SightingRange, Value};
 use super::columns::{read_bytes, read_u64, time};
 use super::schema::Database;
 use super::sorted::{BLOCK, Sorted, broken};
@@ -20,7 +20,7 @@ pub struct Inventory<R> {
     answer: BufReader<R>,
     key: Vec<u8>,
     name: Vec<u8>,
-    sight: Sight,
+    sighting: SightingRange,
     is_over: bool,
 }
 
@@ -29,7 +29,10 @@ impl<R: Read> Inventory<R> {
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub fn ask(engine: &impl Engine<Answer = R>, database: &Database) -> Result<Self, EngineError> {
+    pub fn query(
+        engine: &impl Engine<Answer = R>,
+        database: &Database,
+    ) -> Result<Self, EngineError> {
         let db = database.name();
         let question = format!(
             "SELECT machine, server, first, last FROM (
@@ -41,12 +44,12 @@ impl<R: Read> Inventory<R> {
 ORDER BY machine, server FORMAT RowBinary",
             end = "FF".repeat(16)
         );
-        let answer = engine.ask(&question)?;
+        let answer = engine.query(&question)?;
         Ok(Self {
             answer: BufReader::with_capacity(BLOCK, answer),
             key: Vec::new(),
             name: Vec::new(),
-            sight: Sight::at(Timestamp(0)),
+            sighting: SightingRange::at(Timestamp(0)),
             is_over: false,
         })
     }
@@ -55,7 +58,7 @@ ORDER BY machine, server FORMAT RowBinary",
         let mut machine = [0; 16];
         self.answer.read_exact(&mut machine)?;
         read_bytes(&mut self.answer, &mut self.name)?;
-        self.sight = Sight {
+        self.sighting = SightingRange {
             first: time(read_u64(&mut self.answer)?),
             last: time(read_u64(&mut self.answer)?),
             count: 0,
@@ -86,6 +89,6 @@ impl<R: Read> Sorted for Inventory<R> {
     }
 
     fn value(&self) -> Value {
-        Value::Sight(self.sight)
+        Value::SightingRange(self.sighting)
     }
 }

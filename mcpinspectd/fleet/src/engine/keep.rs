@@ -26,7 +26,7 @@ pub fn remove_before(
     );
     let mut answer = String::new();
     engine
-        .ask(&question)?
+        .query(&question)?
         .take(LIST_MAX)
         .read_to_string(&mut answer)?;
     let first = month(oldest);

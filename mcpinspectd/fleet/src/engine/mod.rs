@@ -6,24 +6,24 @@
 //! [`Value::merge`](super::value::Value::merge): the earliest, the latest, a sum. So the report over its rows is that over the files.
 //!
 //! - [`schema`]: the tables
-//! - [`columns`]: a value as columns, and back; [`place`]: what was seen, as columns, and back
+//! - [`columns`]: a value as columns, and back; [`seen_item`]: what was seen, as columns, and back
 //! - [`batch`] and [`load`]: sending rows, each exactly once
-//! - [`ask`]: rows from the engine, in order, from the answers to three questions: [`facts`],
-//!   [`inventory`] and [`sighted`]; [`sorted`]: what these have in common
+//! - [`query`]: rows from the engine, in order, from the answers to three questions: [`facts`],
+//!   [`inventory`] and [`sighting_rows`]; [`sorted`]: what these have in common
 //! - [`keep`]: removing old events
 //!
 //! How statements reach the engine is up to the caller: see [`Engine`].
 
-pub mod ask;
 pub mod batch;
 pub mod columns;
 pub mod facts;
 pub mod inventory;
 pub mod keep;
 pub mod load;
-pub mod place;
+pub mod query;
 pub mod schema;
-pub mod sighted;
+pub mod seen_item;
+pub mod sighting_rows;
 pub mod sorted;
 
 use std::io::{self, Read};
@@ -90,5 +90,5 @@ pub trait Engine {
     ///
     /// # Errors
     /// See [`EngineError`].
-    fn ask(&self, question: &str) -> Result<Self::Answer, EngineError>;
+    fn query(&self, question: &str) -> Result<Self::Answer, EngineError>;
 }

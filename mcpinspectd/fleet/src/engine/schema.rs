@@ -221,7 +221,7 @@ pub fn check(engine: &impl Engine, database: &Database) -> Result<(), EngineErro
 fn found(engine: &impl Engine, database: &Database) -> Result<u64, EngineError> {
     let question = format!("SELECT max(version) FROM {}.schema", database.name());
     let mut answer = String::new();
-    match engine.ask(&question) {
+    match engine.query(&question) {
         Ok(rows) => rows.take(64).read_to_string(&mut answer)?,
         // There is no such table, or no such database.
         Err(EngineError::Refused {

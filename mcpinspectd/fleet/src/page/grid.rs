@@ -50,7 +50,7 @@ pub(super) struct Grid {
     rows: Vec<Row>,
     host_count: u64,
     /// Rows by their names, once all are known.
-    places: HashMap<String, usize>,
+    row_indices: HashMap<String, usize>,
     columns: Vec<Column>,
     server_count: u64,
     server: Option<Column>,
@@ -76,19 +76,24 @@ impl Grid {
     }
 
     pub(super) fn server(&mut self, server: &ServerReport) {
-        if self.places.is_empty() {
+        if self.row_indices.is_empty() {
             self.rows
                 .sort_by(|a, b| (b.wants_a_look, &a.name).cmp(&(a.wants_a_look, &b.name)));
             let names = self.rows.iter().map(|row| row.name.clone());
-            self.places = names.zip(0..).collect();
+            self.row_indices = names.zip(0..).collect();
         }
         self.server_count += 1;
         self.is_cut |= (server.hosts.len() as u64) < server.host_count;
-        let places = server.hosts.iter().filter_map(|host| self.places.get(host));
+        let row_indices = server
+            .hosts
+            .iter()
+            .filter_map(|host| self.row_indices.get(host));
         self.server = Some(Column {
             name: server.server.clone(),
             host_count: server.host_count,
-            cells: places.map(|place| (*place, Cell::There)).collect(),
+            cells: row_indices
+                .map(|row_index| (*row_index, Cell::There))
+                .collect(),
         });
     }
 
@@ -99,8 +104,8 @@ impl Grid {
         };
         let others = tool.definitions.iter().skip(1);
         for host in others.flat_map(|seen| &seen.hosts) {
-            if let Some(place) = self.places.get(host) {
-                server.cells.insert(*place, Cell::Differs);
+            if let Some(row_index) = self.row_indices.get(host) {
+                server.cells.insert(*row_index, Cell::Differs);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use mcpinspect_core::html::{Text, put};
 
-use super::super::digest::{Defined, Digest, First};
+use super::super::digest::{DefinitionEntry, Digest, Truncated};
 use super::super::report::{FindingReport, HostReport, State, Summary};
 use super::words::{counted, minute, named, short, word};
 
@@ -10,7 +10,7 @@ use super::words::{counted, minute, named, short, word};
 const KINDS: usize = 100;
 
 /// Says how many rows of a list are left out.
-pub(super) fn more<T>(list: &First<T>, out: &mut String) {
+pub(super) fn more<T>(list: &Truncated<T>, out: &mut String) {
     if list.more() > 0 {
         put!(
             out,
@@ -20,7 +20,7 @@ pub(super) fn more<T>(list: &First<T>, out: &mut String) {
     }
 }
 
-pub(super) fn hosts(hosts: &First<HostReport>, out: &mut String) {
+pub(super) fn hosts(hosts: &Truncated<HostReport>, out: &mut String) {
     if hosts.count == 0 {
         out.push_str("<p>None.</p>\n");
         return;
@@ -73,7 +73,7 @@ pub(super) fn servers(digest: &Digest, out: &mut String) {
 pub(super) fn approvals(digest: &Digest, out: &mut String) {
     if digest.not_approved.count > 0 {
         out.push_str("<h3>On most hosts, but not on all</h3>\n<ul>\n");
-        for Defined { server, tool, seen } in &digest.not_approved.shown {
+        for DefinitionEntry { server, tool, seen } in &digest.not_approved.shown {
             let lacking = seen.host_count - seen.approved_count;
             put!(
                 out,

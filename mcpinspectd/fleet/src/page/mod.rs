@@ -18,7 +18,7 @@ use mcpinspect_core::html;
 use mcpinspect_core::html::{Text, put};
 
 use self::words::{counted, minute, named, short, word};
-use super::digest::{Defined, Differing, Digest};
+use super::digest::{DefinitionEntry, DifferingTool, Digest};
 use super::report::{
     AlertReport, DecisionReport, Definition, HostReport, Output, ServerReport, Settings, Summary,
     ToolReport,
@@ -175,7 +175,7 @@ fn overview(
     out.push_str("</dl>\n");
 }
 
-fn put_differing(differing: &Differing, out: &mut String) {
+fn put_differing(differing: &DifferingTool, out: &mut String) {
     let tool = &differing.tool;
     put!(
         out,
@@ -264,7 +264,7 @@ fn put_new(digest: &Digest, summary: &Summary, settings: &Settings, out: &mut St
             counted(server.host_count)
         );
     }
-    for Defined { server, tool, seen } in &digest.new_definitions.shown {
+    for DefinitionEntry { server, tool, seen } in &digest.new_definitions.shown {
         put!(
             out,
             "<li>{} <b>{} / {}</b> <code>{}</code>, first on {}; now on {}</li>\n",

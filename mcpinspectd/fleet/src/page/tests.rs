@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcpinspect_core::model::Timestamp;
 
 use super::super::report::{Day, LeftOut, State};
-use super::super::value::Lost;
+use super::super::value::Losses;
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_760_000_000_000_000_000);
@@ -27,7 +27,7 @@ fn host(name: &str, state: State) -> HostReport {
         servers: 1,
         alerts: BTreeMap::new(),
         alerts_per_day: 0,
-        lost: Lost::default(),
+        lost: Losses::default(),
         forged: 0,
     }
 }

@@ -8,7 +8,7 @@ use mcpinspect_core::model::{Severity, Timestamp};
 use super::super::entry::{Machine, Sign};
 use super::super::row::{Decision, Finding, Row};
 use super::super::table::RowCursor;
-use super::super::value::{Host, Sight, Value};
+use super::super::value::{Host, SightingRange, Value};
 use super::names::Names;
 use super::tool::ToolBuilder;
 use super::{
@@ -117,7 +117,7 @@ struct Builder<'a, O> {
     summary: Summary,
     host: Option<HostReport>,
     /// When the first and the last alert on it was.
-    alerts: Option<Sight>,
+    alerts: Option<SightingRange>,
     server: Option<ServerBuilder>,
     finding: Option<FindingReport>,
     frequent: BTreeSet<Ranked>,
@@ -129,7 +129,7 @@ type Ranked = (Severity, u64, u64, Alert, Timestamp, Timestamp);
 
 struct ServerBuilder {
     name: String,
-    sight: Option<Sight>,
+    sighting: Option<SightingRange>,
     first: Option<(Timestamp, Machine)>,
     host_count: u64,
     hosts: Vec<Machine>,
@@ -154,20 +154,23 @@ impl<O: Output> Builder<'_, O> {
                     host.servers += 1;
                 }
             }
-            Row::HostAlerts(machine, severity, sight) => {
-                *self.summary.alert_counts.entry(severity).or_default() += sight.count;
+            Row::HostAlerts(machine, severity, sighting) => {
+                *self.summary.alert_counts.entry(severity).or_default() += sighting.count;
                 // A host that only others mention has no entry of its own.
                 let id = machine.to_string();
                 if let Some(host) = self.host.as_mut().filter(|host| host.machine_id == id) {
-                    host.alerts.insert(severity, sight.count);
+                    host.alerts.insert(severity, sighting.count);
                     self.alerts
-                        .get_or_insert(Sight { count: 0, ..sight })
-                        .merge(sight);
+                        .get_or_insert(SightingRange {
+                            count: 0,
+                            ..sighting
+                        })
+                        .merge(sighting);
                 }
             }
-            Row::Server(name, machine, sight) => {
+            Row::Server(name, machine, sighting) => {
                 let list_max = self.settings.list_max;
-                self.at_server(name)?.seen(machine, sight, list_max);
+                self.at_server(name)?.seen(machine, sighting, list_max);
             }
             Row::Fingerprint(name, fingerprint, _, _) => {
                 let known = &mut self.at_server(name)?.fingerprints;
@@ -175,14 +178,14 @@ impl<O: Output> Builder<'_, O> {
                     known.push(fingerprint.to_owned());
                 }
             }
-            Row::Version(name, version, machine, sight) => {
+            Row::Version(name, version, machine, sighting) => {
                 let list_max = self.settings.list_max;
                 let known = &mut self.at_server(name)?.versions;
                 let has_room = known.len() < WAYS_MAX;
                 match known.last_mut() {
                     Some((last, hosts)) if last.version == version => {
                         last.host_count += 1;
-                        last.last_seen = last.last_seen.max(sight.last);
+                        last.last_seen = last.last_seen.max(sighting.last);
                         if hosts.len() < list_max {
                             hosts.push(machine);
                         }
@@ -193,7 +196,7 @@ impl<O: Output> Builder<'_, O> {
                             version: version.to_owned(),
                             host_count: 1,
                             hosts: Vec::new(),
-                            last_seen: sight.last,
+                            last_seen: sighting.last,
                         };
                         let hosts = [machine].into_iter().take(list_max);
                         known.push((version, hosts.collect()));
@@ -207,9 +210,9 @@ impl<O: Output> Builder<'_, O> {
                 let tool = self.at_tool(server, tool)?;
                 tool.change(definition, previous, text);
             }
-            Row::Tool(server, tool, machine, definition, sight) => {
+            Row::Tool(server, tool, machine, definition, sighting) => {
                 let tool = self.at_tool(server, tool)?;
-                tool.sight(machine, definition, sight);
+                tool.sighting(machine, definition, sighting);
             }
             Row::LastDecision(server, tool, machine, definition, decided) => {
                 let tool = self.at_tool(server, tool)?;
@@ -221,10 +224,10 @@ impl<O: Output> Builder<'_, O> {
                 let decision = self.decision_report(&decision);
                 self.out.decision(decision)?;
             }
-            Row::Finding(finding, machine, sight) => {
+            Row::Finding(finding, machine, sighting) => {
                 self.end_host()?;
                 self.end_server()?;
-                self.finding(&finding, machine, sight)?;
+                self.finding(&finding, machine, sighting)?;
             }
             Row::Event(..) => {}
         }
@@ -291,7 +294,7 @@ impl<O: Output> Builder<'_, O> {
         let Some(server) = &mut self.server else {
             return Ok(());
         };
-        let Some(sight) = server.sight.filter(|_| !server.is_open) else {
+        let Some(sighting) = server.sighting.filter(|_| !server.is_open) else {
             return Ok(());
         };
         server.is_open = true;
@@ -310,7 +313,7 @@ impl<O: Output> Builder<'_, O> {
             first_seen,
             first_host: self.names.name(first),
             is_new: first_seen >= self.new,
-            last_seen: sight.last,
+            last_seen: sighting.last,
         };
         self.out.server(report)
     }
@@ -356,7 +359,12 @@ impl<O: Output> Builder<'_, O> {
         }
     }
 
-    fn finding(&mut self, finding: &Finding<'_>, machine: Machine, sight: Sight) -> io::Result<()> {
+    fn finding(
+        &mut self,
+        finding: &Finding<'_>,
+        machine: Machine,
+        sighting: SightingRange,
+    ) -> io::Result<()> {
         let what = Alert {
             severity: finding.severity,
             event: finding.event.to_owned(),
@@ -367,28 +375,28 @@ impl<O: Output> Builder<'_, O> {
         };
         match &mut self.finding {
             Some(same) if same.what == what => {
-                same.count = same.count.saturating_add(sight.count);
+                same.count = same.count.saturating_add(sighting.count);
                 same.host_count += 1;
-                same.first = same.first.min(sight.first);
-                same.last = same.last.max(sight.last);
+                same.first = same.first.min(sighting.first);
+                same.last = same.last.max(sighting.last);
             }
             _ => {
                 self.end_finding();
                 self.finding = Some(FindingReport {
-                    count: sight.count,
+                    count: sighting.count,
                     host_count: 1,
                     per_day: 0,
-                    first: sight.first,
-                    last: sight.last,
+                    first: sighting.first,
+                    last: sighting.last,
                     what: what.clone(),
                 });
             }
         }
         self.out.alert(AlertReport {
-            time: sight.last,
-            first: sight.first,
-            count: sight.count,
-            per_day: per_day(sight),
+            time: sighting.last,
+            first: sighting.first,
+            count: sighting.count,
+            per_day: per_day(sighting),
             host: self.names.name(machine),
             what,
         })
@@ -435,8 +443,8 @@ fn keep(best: &mut BTreeSet<Ranked>, one: Ranked) {
 }
 
 /// How many times per day something was seen, from the first to the last time.
-fn per_day(sight: Sight) -> u64 {
-    sight.count / (sight.last.nanos_since(sight.first) / DAY + 1)
+fn per_day(sighting: SightingRange) -> u64 {
+    sighting.count / (sighting.last.nanos_since(sighting.first) / DAY + 1)
 }
 
 fn listed(best: BTreeSet<Ranked>) -> Vec<FindingReport> {
@@ -444,7 +452,7 @@ fn listed(best: BTreeSet<Ranked>) -> Vec<FindingReport> {
     best.map(|(_, count, host_count, what, first, last)| FindingReport {
         count,
         host_count,
-        per_day: per_day(Sight { first, last, count }),
+        per_day: per_day(SightingRange { first, last, count }),
         first,
         last,
         what,
@@ -456,7 +464,7 @@ impl ServerBuilder {
     fn new(name: String) -> Self {
         Self {
             name,
-            sight: None,
+            sighting: None,
             first: None,
             host_count: 0,
             hosts: Vec::new(),
@@ -468,10 +476,10 @@ impl ServerBuilder {
         }
     }
 
-    fn seen(&mut self, machine: Machine, sight: Sight, list_max: usize) {
-        let first = (sight.first, machine);
+    fn seen(&mut self, machine: Machine, sighting: SightingRange, list_max: usize) {
+        let first = (sighting.first, machine);
         self.first = Some(self.first.map_or(first, |known| known.min(first)));
-        self.sight.get_or_insert(sight).merge(sight);
+        self.sighting.get_or_insert(sighting).merge(sighting);
         self.host_count += 1;
         if self.hosts.len() < list_max {
             self.hosts.push(machine);

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pub use build::{RowSource, Settings, report};
 
-use super::value::Lost;
+use super::value::Losses;
 
 /// A host's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,7 +57,7 @@ pub struct HostReport {
     /// How many of them there were per day, from the first to the last.
     pub alerts_per_day: u64,
     /// Gaps in its record.
-    pub lost: Lost,
+    pub lost: Losses,
     /// Entries that claim to be the daemon's but were not written by root.
     pub forged: u64,
 }

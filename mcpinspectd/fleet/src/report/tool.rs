@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 use mcpinspect_core::model::Timestamp;
 
 use super::super::entry::Machine;
-use super::super::row::Definition as Seen;
-use super::super::value::{FirstText, LastDecision, Sight};
+use super::super::row::Definition as SeenDefinition;
+use super::super::value::{FirstText, LastDecision, SightingRange};
 use super::names::Names;
 use super::{Change, Day, Definition, ToolReport};
 
@@ -57,7 +57,7 @@ struct Stats {
 struct OneHost {
     machine: Machine,
     /// The definition that it saw last; `None` if it is not distinguished.
-    current: Option<(Sight, Vec<u8>, Option<usize>)>,
+    current: Option<(SightingRange, Vec<u8>, Option<usize>)>,
     approved: Vec<usize>,
 }
 
@@ -84,14 +84,19 @@ impl ToolBuilder {
     }
 
     /// How a definition describes it.
-    pub fn description(&mut self, definition: Seen<'_>, text: FirstText) {
+    pub fn description(&mut self, definition: SeenDefinition<'_>, text: FirstText) {
         if let Some(stats) = self.find(definition) {
             stats.description = Some(text.text);
         }
     }
 
     /// In which fields two definitions differ.
-    pub fn change(&mut self, definition: Seen<'_>, previous: Seen<'_>, text: FirstText) {
+    pub fn change(
+        &mut self,
+        definition: SeenDefinition<'_>,
+        previous: SeenDefinition<'_>,
+        text: FirstText,
+    ) {
         let Some(room) = self.room.checked_sub(1) else {
             return;
         };
@@ -105,13 +110,18 @@ impl ToolBuilder {
     }
 
     /// A host saw a definition.
-    pub fn sight(&mut self, machine: Machine, definition: Seen<'_>, sight: Sight) {
+    pub fn sighting(
+        &mut self,
+        machine: Machine,
+        definition: SeenDefinition<'_>,
+        sighting: SightingRange,
+    ) {
         self.has_sights = true;
         let index = self.index(definition);
         if let Some(stats) = index.and_then(|index| self.definitions.get_mut(index)) {
-            let first = (sight.first, machine);
+            let first = (sighting.first, machine);
             stats.first = Some(stats.first.map_or(first, |known| known.min(first)));
-            let day = sight.first.0 / DAY;
+            let day = sighting.first.0 / DAY;
             if let Some(hosts) = stats.spread.get_mut(&day) {
                 *hosts += 1;
             } else if let Some(room) = self.room.checked_sub(1) {
@@ -124,16 +134,21 @@ impl ToolBuilder {
         let is_later = host
             .current
             .as_ref()
-            .is_none_or(|(known, than, _)| (known.last, than) < (sight.last, &bytes));
+            .is_none_or(|(known, than, _)| (known.last, than) < (sighting.last, &bytes));
         if is_later {
-            host.current = Some((sight, bytes, index));
+            host.current = Some((sighting, bytes, index));
         } else {
             self.scratch = bytes;
         }
     }
 
     /// A host's last decision on a definition.
-    pub fn decided(&mut self, machine: Machine, definition: Seen<'_>, decided: &LastDecision) {
+    pub fn decided(
+        &mut self,
+        machine: Machine,
+        definition: SeenDefinition<'_>,
+        decided: &LastDecision,
+    ) {
         if decided.decision != "approve" {
             return;
         }
@@ -205,7 +220,7 @@ impl ToolBuilder {
     /// Adds up a host that is complete.
     fn settle(&mut self) {
         let Some(host) = self.host.take() else { return };
-        let Some((sight, _, index)) = host.current else {
+        let Some((sighting, _, index)) = host.current else {
             return;
         };
         let Some(index) = index else {
@@ -216,8 +231,8 @@ impl ToolBuilder {
             return;
         };
         stats.host_count += 1;
-        let since = stats.since.unwrap_or(sight.first);
-        stats.since = Some(since.min(sight.first));
+        let since = stats.since.unwrap_or(sighting.first);
+        stats.since = Some(since.min(sighting.first));
         let mut list = |hosts: &mut Vec<Machine>| {
             if hosts.len() < self.list_max && self.room > 0 {
                 self.room -= 1;
@@ -232,13 +247,13 @@ impl ToolBuilder {
         }
     }
 
-    fn find(&mut self, definition: Seen<'_>) -> Option<&mut Stats> {
+    fn find(&mut self, definition: SeenDefinition<'_>) -> Option<&mut Stats> {
         let index = self.index(definition)?;
         self.definitions.get_mut(index)
     }
 
     /// A definition's index; `None` if there are too many. Its bytes are then in `scratch`.
-    fn index(&mut self, definition: Seen<'_>) -> Option<usize> {
+    fn index(&mut self, definition: SeenDefinition<'_>) -> Option<usize> {
         self.scratch.clear();
         definition.put(&mut self.scratch);
         if let Some(index) = self.by_bytes.get(&self.scratch) {

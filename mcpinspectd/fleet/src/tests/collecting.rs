@@ -7,7 +7,7 @@ use std::path::Path;
 use super::super::collect::{CollectError, Options};
 use super::super::framing::ENTRY_MAX;
 use super::super::state::{StateDirectory, StateError};
-use super::{Whole, approve, line, read_with, seen};
+use super::{FullReport, approve, line, read_with, seen};
 
 fn small(temporary: &Path) -> Options {
     Options {
@@ -31,7 +31,7 @@ fn what_was_read_is_not_read_again() {
         directory.path().join("state"),
     );
     let options = small(directory.path());
-    let read = || Whole::of(&read_with(&[&path], Some(&state), &options).unwrap());
+    let read = || FullReport::of(&read_with(&[&path], Some(&state), &options).unwrap());
     let gap = line(1, 1, &seen("notes", "read", "aa")).replace("mcp_tool_seen", "mcp_blind_spot");
     let (begin, end) = gap.split_at(40);
     append(&path, &gap);
@@ -55,10 +55,10 @@ fn a_run_that_was_killed_leaves_the_state_before_it() {
     );
     let options = small(directory.path());
     append(&path, &line(1, 1, &seen("notes", "read", "aa")));
-    let before = Whole::of(&read_with(&[&path], Some(&state), &options).unwrap());
+    let before = FullReport::of(&read_with(&[&path], Some(&state), &options).unwrap());
     // Killed while it wrote.
     std::fs::write(state.join("fleet.state.new"), "half of a sta").unwrap();
-    let after = Whole::of(&read_with(&[&path], Some(&state), &options).unwrap());
+    let after = FullReport::of(&read_with(&[&path], Some(&state), &options).unwrap());
     assert_eq!(after, before);
     assert!(!state.join("fleet.state.new").exists());
 }
@@ -107,9 +107,9 @@ fn lines_without_an_end_take_no_memory() {
             format!("{good}{long}{good}{long}{}", good.trim_end()),
         )
         .unwrap();
-        let whole = Whole::of(&read_with(&[&path], None, &Options::default()).unwrap());
-        assert_eq!(whole.hosts.len(), 1);
-        assert_eq!(whole.summary.left_out.unreadable, 2, "{length}");
+        let full_report = FullReport::of(&read_with(&[&path], None, &Options::default()).unwrap());
+        assert_eq!(full_report.hosts.len(), 1);
+        assert_eq!(full_report.summary.left_out.unreadable, 2, "{length}");
     }
     let mut export = b"_UID=0\nBIG\n".to_vec();
     export.extend_from_slice(&(2 * ENTRY_MAX as u64).to_le_bytes());
@@ -118,8 +118,8 @@ fn lines_without_an_end_take_no_memory() {
         b"\n__REALTIME_TIMESTAMP=1\n_MACHINE_ID=00112233445566778899aabbccddeeff\n\n",
     );
     std::fs::write(&path, export).unwrap();
-    let whole = Whole::of(&read_with(&[&path], None, &Options::default()).unwrap());
-    assert_eq!(whole.hosts.len(), 1);
+    let full_report = FullReport::of(&read_with(&[&path], None, &Options::default()).unwrap());
+    assert_eq!(full_report.hosts.len(), 1);
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn what_is_no_export_is_an_error() {
     std::fs::write(&path, "").unwrap();
     read_with(&[&path], None, &Options::default()).unwrap();
     std::fs::write(&path, "{}\nnothing\n").unwrap();
-    let whole = Whole::of(&read_with(&[&path], None, &Options::default()).unwrap());
-    assert_eq!(whole.summary.left_out.unreadable, 2);
+    let full_report = FullReport::of(&read_with(&[&path], None, &Options::default()).unwrap());
+    assert_eq!(full_report.summary.left_out.unreadable, 2);
 }
 
 /// More hosts than the comparison once had room for, in a thousandth of the memory.
@@ -171,9 +171,9 @@ fn thousands_of_hosts_are_compared_in_little_memory() {
         memory: 256 << 10,
         ..small(directory.path())
     };
-    let whole = Whole::of(&read_with(&[&path], None, &options).unwrap());
-    assert_eq!(whole.hosts.len() as u64, HOSTS);
-    let (server, tool) = whole.differences()[0];
+    let full_report = FullReport::of(&read_with(&[&path], None, &options).unwrap());
+    assert_eq!(full_report.hosts.len() as u64, HOSTS);
+    let (server, tool) = full_report.differences()[0];
     assert_eq!((server.host_count, server.hosts.len()), (HOSTS, 100));
     let [usual, other] = &*tool.definitions else {
         panic!("{tool:#?}");

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::collect::Options;
 use super::model::{Answers, answers};
-use super::{Whole, read_with, trusted};
+use super::{FullReport, read_with, trusted};
 
 /// An entry of a made-up collection.
 fn entry() -> impl Strategy<Value = Map<String, Value>> {
@@ -123,18 +123,18 @@ proptest! {
             temporary: directory.path().to_owned(),
             ..Options::default()
         };
-        let whole = |paths: &[&Path], state: Option<&Path>| {
-            Whole::of(&read_with(paths, state, &options).unwrap())
+        let full_report = |paths: &[&Path], state: Option<&Path>| {
+            FullReport::of(&read_with(paths, state, &options).unwrap())
         };
-        let pieces = whole(&[&file("one"), &file("other")], None);
+        let pieces = full_report(&[&file("one"), &file("other")], None);
         prop_assert_eq!(&Answers::from(&pieces), &expected);
-        let reversed = whole(&[&file("reversed")], None);
+        let reversed = full_report(&[&file("reversed")], None);
         prop_assert_eq!(&reversed, &pieces);
         // The same over several runs, one of which finds nothing new.
         let state = file("state");
-        whole(&[&file("one")], Some(&state));
-        whole(&[&file("one")], Some(&state));
-        let resumed = whole(&[&file("one"), &file("other")], Some(&state));
+        full_report(&[&file("one")], Some(&state));
+        full_report(&[&file("one")], Some(&state));
+        let resumed = full_report(&[&file("one"), &file("other")], Some(&state));
         // An unfinished last line may still be written to, so it is not counted yet.
         let mut counted = resumed.clone();
         counted.summary.left_out.unreadable = pieces.summary.left_out.unreadable;

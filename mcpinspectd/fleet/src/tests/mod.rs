@@ -110,7 +110,7 @@ fn approve(server: &str, tool: &str, hash: &str) -> Event {
 
 /// A report in one piece.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Whole {
+struct FullReport {
     hosts: Vec<HostReport>,
     servers: Vec<(ServerReport, Vec<ToolReport>, bool)>,
     decisions: Vec<DecisionReport>,
@@ -118,7 +118,7 @@ struct Whole {
     summary: Summary,
 }
 
-impl Output for Whole {
+impl Output for FullReport {
     fn host(&mut self, host: HostReport) -> io::Result<()> {
         self.hosts.push(host);
         Ok(())
@@ -150,7 +150,7 @@ impl Output for Whole {
     }
 }
 
-impl Whole {
+impl FullReport {
     fn of(collected: &Collected) -> Self {
         let settings = Settings {
             now: None,
@@ -158,10 +158,10 @@ impl Whole {
             new_within: HOUR,
             list_max: 100,
         };
-        let mut whole = Self::default();
+        let mut full_report = Self::default();
         let open = || Ok(collected.rows.rows());
-        whole.summary = report::report(open, &settings, &mut whole).unwrap();
-        whole
+        full_report.summary = report::report(open, &settings, &mut full_report).unwrap();
+        full_report
     }
 
     /// Tools that some hosts see differently, with their servers.
@@ -185,7 +185,7 @@ fn read_with(
     collect::collect(inputs.collect(), state.as_ref(), options, &progress)
 }
 
-fn report(lines: &[String]) -> Whole {
+fn report(lines: &[String]) -> FullReport {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.json");
     std::fs::write(&path, lines.concat()).unwrap();
@@ -194,7 +194,7 @@ fn report(lines: &[String]) -> Whole {
         temporary: "/nonexistent".into(),
         ..Options::default()
     };
-    Whole::of(&read_with(&[&path], None, &options).unwrap())
+    FullReport::of(&read_with(&[&path], None, &options).unwrap())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Whole;
+use super::FullReport;
 
 type Times = (u64, u64);
 /// On how many hosts a definition is seen, and approved.
@@ -164,16 +164,16 @@ pub fn answers(lines: &[String]) -> Answers {
     answers
 }
 
-impl From<&Whole> for Answers {
-    fn from(whole: &Whole) -> Self {
+impl From<&FullReport> for Answers {
+    fn from(full_report: &FullReport) -> Self {
         let mut answers = Self {
-            unreadable: whole.summary.left_out.unreadable,
-            forged: whole.summary.left_out.forged,
-            decisions: whole.decisions.len() as u64,
+            unreadable: full_report.summary.left_out.unreadable,
+            forged: full_report.summary.left_out.forged,
+            decisions: full_report.decisions.len() as u64,
             ..Self::default()
         };
         let mut machines = BTreeMap::new();
-        for host in &whole.hosts {
+        for host in &full_report.hosts {
             let name = host.host.split(" (").next().unwrap().to_owned();
             machines.insert(host.host.clone(), host.machine_id.clone());
             answers.hosts.insert(
@@ -188,7 +188,7 @@ impl From<&Whole> for Answers {
                 ),
             );
         }
-        for (server, tools, approved) in &whole.servers {
+        for (server, tools, approved) in &full_report.servers {
             assert_eq!(server.hosts.len() as u64, server.host_count);
             answers
                 .servers
@@ -202,7 +202,7 @@ impl From<&Whole> for Answers {
                 answers.tools.insert(key, definitions.collect());
             }
         }
-        for alert in &whole.alerts {
+        for alert in &full_report.alerts {
             let severity = alert.what.severity.as_str().to_owned();
             let key = (
                 severity,

@@ -141,7 +141,7 @@ impl Engine for ClickHouse {
         Ok(())
     }
 
-    fn ask(&self, question: &str) -> Result<Answer, EngineError> {
+    fn query(&self, question: &str) -> Result<Answer, EngineError> {
         // What does not fit in memory goes to the engine's disk.
         let settings = "max_bytes_before_external_group_by=1000000000&max_bytes_before_external_sort=1000000000";
         let response = self.request(settings, question.as_bytes().to_vec())?;

@@ -16,7 +16,7 @@ const COLLECTION: &str = "/var/log/journal/remote";
 
 /// What to read, and how.
 #[derive(clap::Args)]
-pub struct Reading {
+pub struct InputOptions {
     /// Exported journals, journal files, or directories of journal files; `-` is standard input.
     /// Default: read the directory.
     pub files: Vec<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Reading {
     memory: u32,
 }
 
-impl Reading {
+impl InputOptions {
     /// Bytes that rows may take.
     pub fn memory(&self) -> usize {
         (self.memory as usize) << 20

@@ -20,7 +20,7 @@ use mcpinspect_fleet::journal::Extent;
 use mcpinspect_fleet::state::StateDirectory;
 
 use super::clickhouse::{self, ClickHouse, Location};
-use super::inputs::Reading;
+use super::inputs::InputOptions;
 use super::times::duration;
 
 /// Create the tables in ClickHouse that `mcpinspect fleet load` fills
@@ -52,7 +52,7 @@ pub struct Load {
     #[command(flatten)]
     location: Location,
     #[command(flatten)]
-    reading: Reading,
+    input_options: InputOptions,
     /// Directory that records what was read and sent. Keep it: without it, everything is sent again
     /// and alerts count twice.
     #[arg(long, value_name = "DIR")]
@@ -132,9 +132,9 @@ impl Load {
             // What an earlier run has read but not sent.
             let mut sent = load::pending(&server, &database, &state, patience, &mut on_retry)?;
             let progress = Progress::default();
-            let collected = self
-                .reading
-                .collect(Some(&state), None, self.events, &progress)?;
+            let collected =
+                self.input_options
+                    .collect(Some(&state), None, self.events, &progress)?;
             for (path, reason) in &collected.unreadable {
                 let path = path.display().to_string();
                 complain(format_args!("{}: {reason}", plain(&path)));

@@ -21,7 +21,7 @@ use mcpinspect_cli::terminal::{complain, wants_colour};
 use mcpinspect_core::model::Timestamp;
 use mcpinspect_core::text::escape::plain;
 use mcpinspect_fleet::collect::Progress;
-use mcpinspect_fleet::engine::ask;
+use mcpinspect_fleet::engine::query;
 use mcpinspect_fleet::engine::schema;
 use mcpinspect_fleet::engine::sorted::Part;
 use mcpinspect_fleet::journal::Extent;
@@ -30,7 +30,7 @@ use mcpinspect_fleet::report;
 use mcpinspect_fleet::report::{RowSource, Settings};
 use mcpinspect_fleet::state::StateDirectory;
 
-use self::inputs::Reading;
+use self::inputs::InputOptions;
 use self::times::{duration, time};
 
 /// Compare what the machines of a fleet see, from their collected journals
@@ -45,7 +45,7 @@ pub struct FleetCommand {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    reading: Reading,
+    input_options: InputOptions,
     /// Report on what `mcpinspect fleet load` has loaded into ClickHouse, instead of files:
     /// http://USER@HOST:8123/DATABASE. The password is read from $CLICKHOUSE_PASSWORD.
     #[arg(long, value_name = "URL", conflicts_with_all = ["files", "directory", "state", "since", "timeout"])]
@@ -142,7 +142,8 @@ impl FleetCommand {
             let mut parts = [Part::Hosts, Part::All].into_iter();
             let open = || {
                 let part = parts.next().unwrap_or(Part::All);
-                ask::rows(&server, &database, part, self.reading.memory()).map_err(io::Error::other)
+                query::rows(&server, &database, part, self.input_options.memory())
+                    .map_err(io::Error::other)
             };
             return self.report(open, &settings, true);
         }
@@ -154,7 +155,7 @@ impl FleetCommand {
         let progress = Progress::default();
         let since = self.since.as_deref();
         let collected = self
-            .reading
+            .input_options
             .collect(state.as_ref(), since, false, &progress)?;
         for (path, reason) in &collected.unreadable {
             let path = path.display().to_string();
@@ -162,7 +163,7 @@ impl FleetCommand {
         }
         let complete = collected.extent == Extent::Whole && collected.unreadable.is_empty();
         // It is unknown when files were written; take their newest entry as the present.
-        let present = self.reading.files.is_empty().then(Timestamp::now);
+        let present = self.input_options.files.is_empty().then(Timestamp::now);
         let settings = self.settings(present);
         self.report(|| Ok(collected.rows.rows()), &settings, complete)
     }

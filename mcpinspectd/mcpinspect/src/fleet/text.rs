@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use mcpinspect_cli::terminal::table::aligned;
 use mcpinspect_core::model::{Severity, Timestamp};
-use mcpinspect_fleet::digest::{Defined, Digest, First};
+use mcpinspect_fleet::digest::{DefinitionEntry, Digest, Truncated};
 use mcpinspect_fleet::report::{Definition, FindingReport, Settings, State, Summary, ToolReport};
 
 /// Maximum rows of a section.
@@ -20,7 +20,7 @@ const NAMED: usize = 8;
 const QUOTED: usize = 90;
 
 /// Says how many rows are not shown.
-fn more<T>(list: &First<T>, out: &mut dyn Write) -> io::Result<()> {
+fn more<T>(list: &Truncated<T>, out: &mut dyn Write) -> io::Result<()> {
     match list.more() {
         0 => Ok(()),
         more => writeln!(out, "… and {more} more; --json has them"),
@@ -176,7 +176,7 @@ impl Text {
             writeln!(out, "{time}  server {name}, first on {host}")?;
         }
         more(&self.0.new_servers, out)?;
-        for Defined { server, tool, seen } in &self.0.new_definitions.shown {
+        for DefinitionEntry { server, tool, seen } in &self.0.new_definitions.shown {
             let hash = seen.hash.as_deref().map_or("", short);
             writeln!(
                 out,
@@ -219,7 +219,7 @@ impl Text {
         if self.0.not_approved.count > 0 {
             writeln!(out)?;
             paint.head(out, "APPROVED ON MOST HOSTS, BUT NOT ON ALL")?;
-            for Defined { server, tool, seen } in &self.0.not_approved.shown {
+            for DefinitionEntry { server, tool, seen } in &self.0.not_approved.shown {
                 let lacking = seen.host_count - seen.approved_count;
                 writeln!(
                     out,

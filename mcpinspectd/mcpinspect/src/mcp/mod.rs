@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
 
-use super::recordings::QueryPlace;
+use super::recordings::QuerySource;
 
 /// Serve recorded data to an agent, as an MCP server on standard input and output
 ///
@@ -23,13 +23,13 @@ use super::recordings::QueryPlace;
 #[derive(clap::Args)]
 pub struct Mcp {
     #[command(flatten)]
-    place: QueryPlace,
+    source: QuerySource,
 }
 
 impl Mcp {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         super::daemon::on_bus(async {
-            let server = server::Server::new(self.place);
+            let server = server::Server::new(self.source);
             let running = server
                 .serve(rmcp::transport::stdio())
                 .await

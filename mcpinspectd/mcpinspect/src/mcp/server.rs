@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::answers::answer;
 use super::tools::{self, Call};
-use crate::recordings::QueryPlace;
+use crate::recordings::QuerySource;
 
 /// What the server tells a model about itself.
 const INSTRUCTIONS: &str = "Answers questions about the MCP servers of this machine: what they offered, what was \
@@ -20,14 +20,14 @@ const INSTRUCTIONS: &str = "Answers questions about the MCP servers of this mach
 
 /// The server.
 pub struct Server {
-    place: Arc<QueryPlace>,
+    source: Arc<QuerySource>,
 }
 
 impl Server {
-    /// Answers from `place`.
-    pub fn new(place: QueryPlace) -> Self {
+    /// Answers from `source`.
+    pub fn new(source: QuerySource) -> Self {
         Self {
-            place: Arc::new(place),
+            source: Arc::new(source),
         }
     }
 }
@@ -54,12 +54,12 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let call = Call::parse(&request.name, request.arguments)
             .map_err(|error| ErrorData::invalid_params(error, None))?;
-        let place = Arc::clone(&self.place);
+        let source = Arc::clone(&self.source);
         // A query waits for its process, or for the daemon.
-        let answered = spawn_blocking(move || answer(&place, call))
+        let reply = spawn_blocking(move || answer(&source, call))
             .await
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        let result = match answered {
+        let result = match reply {
             Ok(value) => CallToolResult::structured(value),
             Err(value) => CallToolResult::structured_error(value),
         };

@@ -26,7 +26,7 @@ use mcpinspect_store::messages::StoreFile;
 use nix::unistd::Uid;
 use serde::de::DeserializeOwned;
 
-pub use query::{Query, QueryPlace};
+pub use query::{Query, QuerySource};
 pub use search::Search;
 pub use sessions::{Sessions, session_state};
 pub use show::{Show, headline};

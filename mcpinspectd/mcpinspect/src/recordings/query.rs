@@ -43,12 +43,12 @@ pub struct Query {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: QueryPlace,
+    source: QuerySource,
 }
 
 /// Where queries are answered.
 #[derive(clap::Args)]
-pub struct QueryPlace {
+pub struct QuerySource {
     #[command(flatten)]
     pub store: StoreLocation,
     /// Read this tool registry. Default: the one named in the configuration; with --store, none.
@@ -56,7 +56,7 @@ pub struct QueryPlace {
     pub registry: Option<PathBuf>,
 }
 
-impl QueryPlace {
+impl QuerySource {
     /// The answer to a statement: from the files, or from the daemon if they cannot be read.
     pub fn ask(&self, sql: &str) -> Result<Answer, QueryError> {
         let failed = |error: anyhow::Error| QueryError::failed(format!("{error:#}"));
@@ -99,7 +99,7 @@ impl Query {
             _ => sql,
         };
         let answer = self
-            .place
+            .source
             .ask(&sql)
             .map_err(|error| anyhow::anyhow!(printable(&error.to_string(), 1000)))?;
         if self.json {

@@ -51,19 +51,19 @@ impl Top {
         if !self.once && !self.json {
             return terminal::show(source).map(ExitCode::from);
         }
-        let reading = on_bus(async { Ok(source.reading().await) })?;
-        if let Err(problem) = &reading.daemon {
+        let snapshot = on_bus(async { Ok(source.snapshot().await) })?;
+        if let Err(problem) = &snapshot.daemon {
             bail!("{problem}");
         }
         if self.once {
-            let picture = print::picture(reading)?;
+            let picture = print::picture(snapshot)?;
             print(|out| out.write_all(picture.as_bytes()))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut state = model::State::default();
-        state.take(reading);
-        let text = match print::known(&state) {
-            Some(known) => terminal_safe(&known)?,
+        state.take(snapshot);
+        let text = match print::printed(&state) {
+            Some(printed) => terminal_safe(&printed)?,
             None => bail!("mcpinspectd does not answer"),
         };
         print(|out| writeln!(out, "{text}"))?;

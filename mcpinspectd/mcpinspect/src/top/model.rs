@@ -8,7 +8,7 @@ use mcpinspect_core::model::{ContainmentAction, Severity, Timestamp};
 use mcpinspect_engine::recall::{CallStatistics, RecordedMessage, RecordedSession};
 
 use super::table::{List, Tone};
-use super::traffic::{Place, Traffic};
+use super::traffic::{ServerKey, Traffic};
 use crate::daemon::Server;
 
 /// Findings to keep; the oldest make room.
@@ -22,14 +22,14 @@ pub const PAGE: usize = 200;
 
 /// A server that the daemon knows.
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedServer {
     pub row: Server,
     /// The name of the user that it runs as.
     pub user: String,
 }
 
-impl Watched {
-    pub fn place(&self) -> Place {
+impl WatchedServer {
+    pub fn server_key(&self) -> ServerKey {
         (self.row.server_id.clone(), self.row.uid)
     }
 }
@@ -42,7 +42,7 @@ pub struct Daemon {
     pub bytes_written: u64,
     pub bytes_captured: u64,
     pub bytes_lost: u64,
-    pub servers: Vec<Watched>,
+    pub servers: Vec<WatchedServer>,
     pub sessions: Vec<SessionRow>,
 }
 
@@ -52,13 +52,13 @@ pub struct Finding {
     pub event_id: String,
     pub time: String,
     pub severity: Severity,
-    pub place: Place,
+    pub server_key: ServerKey,
     pub title: String,
 }
 
 /// What is new since the last reading.
 #[derive(Debug)]
-pub struct Reading {
+pub struct TopSnapshot {
     pub time: Timestamp,
     /// Or why the daemon cannot be asked.
     pub daemon: Result<Daemon, String>,
@@ -72,9 +72,9 @@ pub struct Reading {
 
 /// What is asked for because the user wants to see or do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ViewRequest {
     /// The sessions of a server, and its calls by tool.
-    Server(Place),
+    Server(ServerKey),
     /// The latest messages of a session, or those before one.
     Messages {
         session: String,
@@ -85,29 +85,29 @@ pub enum Ask {
     /// One event.
     Event(String),
     /// Freeze a server, or let it run again.
-    Contain(Place, ContainmentAction),
+    Contain(ServerKey, ContainmentAction),
 }
 
 /// The answer.
 #[derive(Debug)]
 pub enum Answer {
     Server {
-        place: Place,
-        told: Result<(Vec<RecordedSession>, Vec<CallStatistics>), String>,
+        server_key: ServerKey,
+        result: Result<(Vec<RecordedSession>, Vec<CallStatistics>), String>,
     },
     Messages {
         session: String,
         before: Option<i64>,
         /// Newest first.
-        told: Result<Vec<RecordedMessage>, String>,
+        result: Result<Vec<RecordedMessage>, String>,
     },
     Message {
         number: i64,
-        told: Result<Option<Box<RecordedMessage>>, String>,
+        result: Result<Option<Box<RecordedMessage>>, String>,
     },
     Event {
         id: String,
-        told: Result<String, String>,
+        result: Result<String, String>,
     },
     /// A sentence about what was done.
     Contained(Result<String, String>),
@@ -145,15 +145,15 @@ pub enum View {
 /// A server: its recorded sessions, and its calls by tool.
 #[derive(Debug)]
 pub struct ServerView {
-    pub place: Place,
+    pub server_key: ServerKey,
     pub list: List,
-    pub told: Told<(Vec<RecordedSession>, Vec<CallStatistics>)>,
+    pub content: Loadable<(Vec<RecordedSession>, Vec<CallStatistics>)>,
 }
 
 /// A session: its messages, oldest first.
 #[derive(Debug)]
 pub struct SessionView {
-    pub place: Place,
+    pub server_key: ServerKey,
     pub session: String,
     pub list: List,
     pub messages: VecDeque<RecordedMessage>,
@@ -163,7 +163,7 @@ pub struct SessionView {
     pub is_waiting: bool,
     pub problem: Option<String>,
     /// Whether anything has arrived yet.
-    pub is_told: bool,
+    pub has_content: bool,
 }
 
 /// A message or an event in full.
@@ -171,7 +171,7 @@ pub struct SessionView {
 pub struct TextView {
     pub title: String,
     pub of: TextOf,
-    pub told: Told<Vec<String>>,
+    pub content: Loadable<Vec<String>>,
     /// The first line to show, of those that the terminal's width makes.
     pub scroll: usize,
 }
@@ -183,28 +183,28 @@ pub enum TextOf {
     Event(String),
 }
 
-/// What was asked for.
+/// Content that was requested.
 #[derive(Debug)]
-pub enum Told<T> {
-    Waiting,
-    Here(T),
-    Problem(String),
+pub enum Loadable<T> {
+    Loading,
+    Ready(T),
+    Failed(String),
 }
 
-impl<T> Told<T> {
-    pub fn here(&self) -> Option<&T> {
+impl<T> Loadable<T> {
+    pub fn ready(&self) -> Option<&T> {
         match self {
-            Self::Here(told) => Some(told),
-            Self::Waiting | Self::Problem(_) => None,
+            Self::Ready(content) => Some(content),
+            Self::Loading | Self::Failed(_) => None,
         }
     }
 }
 
-impl<T> From<Result<T, String>> for Told<T> {
-    fn from(told: Result<T, String>) -> Self {
-        match told {
-            Ok(told) => Self::Here(told),
-            Err(problem) => Self::Problem(problem),
+impl<T> From<Result<T, String>> for Loadable<T> {
+    fn from(result: Result<T, String>) -> Self {
+        match result {
+            Ok(content) => Self::Ready(content),
+            Err(problem) => Self::Failed(problem),
         }
     }
 }
@@ -214,12 +214,12 @@ impl<T> From<Result<T, String>> for Told<T> {
 pub enum Dialog {
     Help,
     /// Asks whether to do it.
-    Contain(Place, ContainmentAction),
+    Contain(ServerKey, ContainmentAction),
 }
 
 /// A sentence in the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct StatusLine {
     pub text: String,
     pub tone: Tone,
     pub since: Timestamp,
@@ -240,7 +240,7 @@ pub struct State {
     lists: [List; 3],
     pub opened: Vec<View>,
     pub dialog: Option<Dialog>,
-    pub note: Option<Note>,
+    pub status_line: Option<StatusLine>,
     /// Columns and rows of the terminal, for moving by pages.
     pub width: u16,
     pub height: u16,
@@ -249,22 +249,22 @@ pub struct State {
 
 impl State {
     /// Applies what is new.
-    pub fn take(&mut self, reading: Reading) {
-        let Reading {
+    pub fn take(&mut self, snapshot: TopSnapshot) {
+        let TopSnapshot {
             time,
             daemon,
             findings,
             messages,
             is_sampled,
-        } = reading;
+        } = snapshot;
         self.now = time;
         self.is_sampled = is_sampled;
         let sessions = daemon.as_ref().map_or(&[][..], |daemon| &daemon.sessions);
-        let open: HashMap<&str, Place> = sessions
+        let open: HashMap<&str, ServerKey> = sessions
             .iter()
             .map(|row| {
-                let place = (row.server_id.clone(), row.server_uid);
-                (row.session_id.as_str(), place)
+                let server_key = (row.server_id.clone(), row.server_uid);
+                (row.session_id.as_str(), server_key)
             })
             .collect();
         if is_sampled {
@@ -274,9 +274,10 @@ impl State {
             Ok(messages) => {
                 self.no_messages = None;
                 for message in &messages {
-                    let place = open.get(message.session_id.as_str()).cloned();
-                    let place = place.unwrap_or_else(|| place_of(&daemon, &message.server_id));
-                    self.traffic.add(message, place);
+                    let server_key = open.get(message.session_id.as_str()).cloned();
+                    let server_key =
+                        server_key.unwrap_or_else(|| server_key_of(&daemon, &message.server_id));
+                    self.traffic.add(message, server_key);
                 }
             }
             Err(problem) => self.no_messages = Some(problem),
@@ -303,15 +304,15 @@ impl State {
     }
 
     /// The servers that the daemon knows.
-    pub fn servers(&self) -> &[Watched] {
+    pub fn servers(&self) -> &[WatchedServer] {
         self.running().map_or(&[], |daemon| &daemon.servers)
     }
 
     /// A server that the daemon knows.
-    pub fn server(&self, place: &Place) -> Option<&Watched> {
+    pub fn server(&self, server_key: &ServerKey) -> Option<&WatchedServer> {
         self.servers()
             .iter()
-            .find(|server| server.place() == *place)
+            .find(|server| server.server_key() == *server_key)
     }
 
     /// Sentences about what is wrong.
@@ -353,52 +354,52 @@ impl State {
     /// Shows a sentence in the last line for a while.
     pub fn say(&mut self, text: String, tone: Tone) {
         let since = self.now;
-        self.note = Some(Note { text, tone, since });
+        self.status_line = Some(StatusLine { text, tone, since });
     }
 }
 
 /// The server of this name, if its session is unknown.
-fn place_of(daemon: &Result<Daemon, String>, server: &str) -> Place {
+fn server_key_of(daemon: &Result<Daemon, String>, server: &str) -> ServerKey {
     let servers = daemon.as_ref().map_or(&[][..], |daemon| &daemon.servers);
     let named = servers.iter().find(|known| known.row.server_id == server);
-    named.map_or((server.to_owned(), None), Watched::place)
+    named.map_or((server.to_owned(), None), WatchedServer::server_key)
 }
 
 impl SessionView {
-    pub fn new(place: Place, session: String) -> Self {
+    pub fn new(server_key: ServerKey, session: String) -> Self {
         Self {
-            place,
+            server_key,
             session,
             list: List::default(),
             messages: VecDeque::new(),
             is_whole: false,
             is_waiting: false,
             problem: None,
-            is_told: false,
+            has_content: false,
         }
     }
 
     /// Applies a page of messages, newest first: the latest ones, or those before one.
     pub fn take(&mut self, mut page: Vec<RecordedMessage>, before: Option<i64>) {
-        let place = |message: &RecordedMessage| (message.sequence, message.number);
-        self.is_told = true;
+        let position = |message: &RecordedMessage| (message.sequence, message.number);
+        self.has_content = true;
         self.problem = None;
         let is_last = page.len() < PAGE;
         page.reverse();
         if before.is_some() {
             self.is_waiting = false;
             self.is_whole |= is_last;
-            let first = self.messages.front().map(place);
-            page.retain(|message| first.is_none_or(|first| place(message) < first));
+            let first = self.messages.front().map(position);
+            page.retain(|message| first.is_none_or(|first| position(message) < first));
             for message in page.into_iter().rev() {
                 self.messages.push_front(message);
             }
             return;
         }
-        let newest = self.messages.back().map(place);
+        let newest = self.messages.back().map(position);
         let is_joined = page
             .first()
-            .is_none_or(|first| newest.is_some_and(|newest| place(first) <= newest));
+            .is_none_or(|first| newest.is_some_and(|newest| position(first) <= newest));
         match newest {
             // More passed than a page holds.
             _ if !is_joined && !is_last => {
@@ -410,7 +411,9 @@ impl SessionView {
                 self.is_whole = is_last;
             }
             Some(newest) => {
-                let new = page.into_iter().filter(|message| place(message) > newest);
+                let new = page
+                    .into_iter()
+                    .filter(|message| position(message) > newest);
                 self.messages.extend(new);
             }
         }
@@ -422,7 +425,7 @@ impl SessionView {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{NOW, finding, message, reading};
+    use super::super::testing::{NOW, finding, message, snapshot};
     use super::*;
 
     fn page(numbers: impl DoubleEndedIterator<Item = u64>) -> Vec<RecordedMessage> {
@@ -441,8 +444,8 @@ mod tests {
 
     #[test]
     fn pages_of_a_session_are_put_together() {
-        let place = ("files".to_owned(), None);
-        let mut view = SessionView::new(place, "s1".to_owned());
+        let server_key = ("files".to_owned(), None);
+        let mut view = SessionView::new(server_key, "s1".to_owned());
         view.take(page(101..=300), None);
         assert!(!view.is_whole && view.messages.len() == PAGE);
         // The same and two more.
@@ -467,7 +470,7 @@ mod tests {
     fn a_short_session_is_whole_at_once() {
         let mut view = SessionView::new(("files".to_owned(), None), "s1".to_owned());
         view.take(Vec::new(), None);
-        assert!(view.is_whole && view.is_told);
+        assert!(view.is_whole && view.has_content);
         view.take(page(1..=3), None);
         view.take(page(1..=4), None);
         assert_eq!(numbers(&view), [1, 2, 3, 4]);
@@ -478,11 +481,11 @@ mod tests {
     fn findings_are_bounded_and_none_comes_twice() {
         let mut state = State::default();
         for round in 0..300 {
-            let mut reading = reading();
-            reading.findings = (0..4)
+            let mut snapshot = snapshot();
+            snapshot.findings = (0..4)
                 .map(|part| finding(&format!("1-{}", 2 * round + part)))
                 .collect();
-            state.take(reading);
+            state.take(snapshot);
         }
         assert_eq!(state.findings.len(), MAX_FINDINGS);
         let ids: BTreeSet<_> = state
@@ -497,7 +500,7 @@ mod tests {
     #[test]
     fn messages_belong_to_the_server_of_their_session() {
         let mut state = State::default();
-        state.take(reading());
+        state.take(snapshot());
         let alices = ("everything".to_owned(), Some(1000));
         assert!(state.traffic.meter(&alices).messages() > 0);
         let bobs = ("everything".to_owned(), Some(1001));

@@ -10,7 +10,7 @@ use ratatui::crossterm::terminal;
 use serde::Serialize;
 
 use super::draw::{Palette, draw};
-use super::model::{Daemon, Reading, State};
+use super::model::{Daemon, State, TopSnapshot};
 use super::table::Tone;
 use super::update::{Input, update};
 use crate::daemon::Server;
@@ -19,11 +19,11 @@ use crate::daemon::Server;
 const SIZE: (u16, u16) = (100, 30);
 
 /// The screen as text, as large as the terminal or as `COLUMNS` and `LINES` say.
-pub fn picture(reading: Reading) -> anyhow::Result<String> {
+pub fn picture(snapshot: TopSnapshot) -> anyhow::Result<String> {
     let (width, height) = size();
     let mut state = State::default();
     update(&mut state, Input::Size(width, height));
-    update(&mut state, Input::Reading(Box::new(reading)));
+    update(&mut state, Input::Snapshot(Box::new(snapshot)));
     // The line about keys is for those who can press them.
     state.say(String::new(), Tone::Plain);
     let mut screen = Terminal::new(TestBackend::new(width, height))?;
@@ -74,7 +74,7 @@ fn text(buffer: &Buffer) -> String {
 
 /// What is known.
 #[derive(Serialize)]
-pub struct Known<'a> {
+pub struct PrintedState<'a> {
     time: String,
     version: &'a str,
     state: &'a str,
@@ -83,13 +83,13 @@ pub struct Known<'a> {
     bytes_lost: u64,
     /// Why there is less than there could be.
     problems: Vec<&'a str>,
-    servers: Vec<ServerNow<'a>>,
-    calls_in_flight: Vec<CallNow<'a>>,
-    findings: Vec<FindingNow<'a>>,
+    servers: Vec<PrintedServer<'a>>,
+    calls_in_flight: Vec<PrintedCall<'a>>,
+    findings: Vec<PrintedFinding<'a>>,
 }
 
 #[derive(Serialize)]
-struct ServerNow<'a> {
+struct PrintedServer<'a> {
     #[serde(flatten)]
     server: &'a Server,
     state: &'static str,
@@ -109,7 +109,7 @@ struct Minute {
 }
 
 #[derive(Serialize)]
-struct CallNow<'a> {
+struct PrintedCall<'a> {
     server_id: &'a str,
     uid: Option<u32>,
     session_id: &'a str,
@@ -123,7 +123,7 @@ struct CallNow<'a> {
 }
 
 #[derive(Serialize)]
-struct FindingNow<'a> {
+struct PrintedFinding<'a> {
     event_id: &'a str,
     time: &'a str,
     severity: Severity,
@@ -133,7 +133,7 @@ struct FindingNow<'a> {
 }
 
 /// What is known; nothing if the daemon does not answer.
-pub fn known(state: &State) -> Option<Known<'_>> {
+pub fn printed(state: &State) -> Option<PrintedState<'_>> {
     let Daemon {
         version,
         state: word,
@@ -144,15 +144,15 @@ pub fn known(state: &State) -> Option<Known<'_>> {
         ..
     } = state.running()?;
     let servers = servers.iter().map(|server| {
-        let place = server.place();
-        let meter = state.traffic.meter(&place);
-        ServerNow {
+        let server_key = server.server_key();
+        let meter = state.traffic.meter(&server_key);
+        PrintedServer {
             server: &server.row,
             state: server.row.state().as_str(),
             in_flight: state
                 .traffic
                 .calls()
-                .filter(|call| call.place == place)
+                .filter(|call| call.server_key == server_key)
                 .count(),
             last_minute: Minute {
                 messages: meter.messages(),
@@ -164,13 +164,13 @@ pub fn known(state: &State) -> Option<Known<'_>> {
             findings: state
                 .findings
                 .iter()
-                .filter(|finding| finding.place == place)
+                .filter(|finding| finding.server_key == server_key)
                 .count(),
         }
     });
-    let calls = state.traffic.calls().map(|call| CallNow {
-        server_id: &call.place.0,
-        uid: call.place.1,
+    let calls = state.traffic.calls().map(|call| PrintedCall {
+        server_id: &call.server_key.0,
+        uid: call.server_key.1,
         session_id: &call.session,
         sequence: call.sequence,
         id: &call.id,
@@ -183,15 +183,15 @@ pub fn known(state: &State) -> Option<Known<'_>> {
         since: call.since.exact(),
         age_ns: state.now.nanos_since(call.since),
     });
-    let findings = state.findings.iter().map(|finding| FindingNow {
+    let findings = state.findings.iter().map(|finding| PrintedFinding {
         event_id: &finding.event_id,
         time: &finding.time,
         severity: finding.severity,
-        server_id: &finding.place.0,
-        uid: finding.place.1,
+        server_id: &finding.server_key.0,
+        uid: finding.server_key.1,
         title: &finding.title,
     });
-    Some(Known {
+    Some(PrintedState {
         time: Timestamp::to_string(&state.now),
         version,
         state: word,
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn json_says_what_the_screen_shows() {
         let state = example();
-        let text = terminal_safe(&known(&state).unwrap()).unwrap();
+        let text = terminal_safe(&printed(&state).unwrap()).unwrap();
         let json: Value = serde_json::from_str(&text).unwrap();
         let servers = json["servers"].as_array().unwrap();
         assert_eq!(servers.len(), 4);
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn hostile_names_are_data_in_json_and_nothing_on_a_terminal() {
         let state = state_of(hostile_reading());
-        let text = terminal_safe(&known(&state).unwrap()).unwrap();
+        let text = terminal_safe(&printed(&state).unwrap()).unwrap();
         assert!(!text.chars().any(is_hidden), "{text}");
         let json: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["servers"][0]["server_id"], HOSTILE);

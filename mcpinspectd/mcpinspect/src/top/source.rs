@@ -21,8 +21,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::task::spawn_blocking;
 
-use super::model::{Answer, Ask, Daemon, Finding, PAGE, Reading, Watched};
-use super::traffic::Place;
+use super::model::{Answer, Daemon, Finding, PAGE, TopSnapshot, ViewRequest, WatchedServer};
+use super::traffic::ServerKey;
 use crate::daemon::Server;
 
 /// Open sessions whose latest messages are read at the start, and messages of each: calls that have waited
@@ -64,14 +64,14 @@ impl Source {
     }
 
     /// What is new.
-    pub async fn reading(&mut self) -> Reading {
+    pub async fn snapshot(&mut self) -> TopSnapshot {
         let daemon = self.daemon().await;
         let findings = match &daemon {
             Ok(_) => self.findings().await.unwrap_or_default(),
             Err(_) => Vec::new(),
         };
         let (messages, is_sampled) = self.messages(&daemon).await;
-        Reading {
+        TopSnapshot {
             time: Timestamp::now(),
             daemon: daemon.map_err(|error| error.to_string()),
             findings,
@@ -114,7 +114,7 @@ impl Source {
         };
         self.version = Some(version.clone());
         let servers = servers.into_iter().map(Server::from);
-        let servers = servers.map(|row| Watched {
+        let servers = servers.map(|row| WatchedServer {
             user: self.user(&row),
             row,
         });
@@ -170,7 +170,7 @@ impl Source {
             Some(Finding {
                 time: times.get(&event_id)?.clone(),
                 severity: Severity::from_word(&severity)?,
-                place: (server, Some(uid).filter(|uid| *uid != NO_UID)),
+                server_key: (server, Some(uid).filter(|uid| *uid != NO_UID)),
                 event_id,
                 title,
             })
@@ -198,7 +198,7 @@ impl Source {
             limit,
         };
         let asked: Result<Vec<RecordedMessage>, _> =
-            self.ask(question(None, self.newest, MAX_ROWS)).await;
+            self.request(question(None, self.newest, MAX_ROWS)).await;
         let new = match asked {
             Ok(new) => new,
             Err(problem) => return (Err(problem), false),
@@ -209,7 +209,8 @@ impl Source {
             for session in daemon.sessions.iter().take(SESSIONS_AT_START) {
                 let id = session.session_id.clone();
                 let question = question(Some(id), None, MESSAGES_AT_START);
-                let messages: Vec<RecordedMessage> = self.ask(question).await.unwrap_or_default();
+                let messages: Vec<RecordedMessage> =
+                    self.request(question).await.unwrap_or_default();
                 by_number.extend(
                     messages
                         .into_iter()
@@ -225,7 +226,7 @@ impl Source {
     }
 
     /// The rows of an answer from the store.
-    async fn ask<T: DeserializeOwned>(&self, question: Question) -> Result<Vec<T>, String> {
+    async fn request<T: DeserializeOwned>(&self, question: Question) -> Result<Vec<T>, String> {
         let rows = match (&self.file, &self.manager) {
             (Some(path), _) => {
                 let file = StoreFile::new(path);
@@ -253,37 +254,37 @@ impl Source {
     }
 
     /// Answers what the user wants to see. Containment works differently: see [`contain`].
-    pub async fn answer(&mut self, ask: Ask) -> Answer {
-        match ask {
-            Ask::Server(place) => {
-                let told = self.server(&place).await;
-                Answer::Server { place, told }
+    pub async fn answer(&mut self, request: ViewRequest) -> Answer {
+        match request {
+            ViewRequest::Server(server_key) => {
+                let result = self.server(&server_key).await;
+                Answer::Server { server_key, result }
             }
-            Ask::Messages { session, before } => {
+            ViewRequest::Messages { session, before } => {
                 let question = Question::Latest {
                     session: Some(session.clone()),
                     after: None,
                     before,
                     limit: PAGE,
                 };
-                let told = self.ask(question).await;
+                let result = self.request(question).await;
                 Answer::Messages {
                     session,
                     before,
-                    told,
+                    result,
                 }
             }
-            Ask::Message(number) => {
-                let told = self.ask(Question::Message { number }).await;
-                let told = told.map(|mut messages| messages.pop().map(Box::new));
-                Answer::Message { number, told }
+            ViewRequest::Message(number) => {
+                let result = self.request(Question::Message { number }).await;
+                let result = result.map(|mut messages| messages.pop().map(Box::new));
+                Answer::Message { number, result }
             }
-            Ask::Event(id) => {
-                let told = self.event(&id).await.map_err(|error| error.to_string());
-                Answer::Event { id, told }
+            ViewRequest::Event(id) => {
+                let result = self.event(&id).await.map_err(|error| error.to_string());
+                Answer::Event { id, result }
             }
-            Ask::Contain(place, action) => match self.manager().await {
-                Ok(manager) => contain(manager, place, action).await,
+            ViewRequest::Contain(server_key, action) => match self.manager().await {
+                Ok(manager) => contain(manager, server_key, action).await,
                 Err(error) => Answer::Contained(Err(error.to_string())),
             },
         }
@@ -301,7 +302,7 @@ impl Source {
 
     async fn server<S: DeserializeOwned, C: DeserializeOwned>(
         &self,
-        (server, _): &Place,
+        (server, _): &ServerKey,
     ) -> Result<(Vec<S>, Vec<C>), String> {
         let sessions = Question::Sessions {
             server: Some(server.clone()),
@@ -313,14 +314,14 @@ impl Source {
             server: Some(server.clone()),
             days: None,
         };
-        Ok((self.ask(sessions).await?, self.ask(calls).await?))
+        Ok((self.request(sessions).await?, self.request(calls).await?))
     }
 }
 
 /// Freezes a server, or lets it run again. polkit may ask the user for a password meanwhile.
 pub async fn contain(
     manager: ManagerProxy<'static>,
-    (server, _): Place,
+    (server, _): ServerKey,
     action: ContainmentAction,
 ) -> Answer {
     let done = match action {
@@ -330,11 +331,11 @@ pub async fn contain(
     };
     Answer::Contained(match done.map_err(ClientError::from) {
         Ok((processes, _, missed)) => {
-            let mut told = format!("{} {server}: {} processes", action.done(), processes.len());
+            let mut result = format!("{} {server}: {} processes", action.done(), processes.len());
             if !missed.is_empty() {
-                told.push_str(&format!("; not contained: {}", missed.join("; ")));
+                result.push_str(&format!("; not contained: {}", missed.join("; ")));
             }
-            Ok(told)
+            Ok(result)
         }
         Err(error) => Err(format!("cannot {} {server}: {error}", action.as_str())),
     })
@@ -353,7 +354,7 @@ where
                 tries += 1;
             }
             Err(error) => return Err(error.to_string()),
-            Ok(told) => return Ok(told),
+            Ok(result) => return Ok(result),
         }
     }
 }

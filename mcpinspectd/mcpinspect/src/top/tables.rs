@@ -5,9 +5,9 @@ use mcpinspect_core::text::escape::printable;
 use mcpinspect_core::text::human::{duration, moment, size};
 use mcpinspect_engine::recall::{CallStatistics, RecordedMessage, RecordedSession};
 
-use super::model::{Finding, ServerView, SessionView, State, Tab, View, Watched};
+use super::model::{Finding, ServerView, SessionView, State, Tab, View, WatchedServer};
 use super::table::{Cell, Column, Row, Table, Tone};
-use super::traffic::{Call, Place, WINDOW};
+use super::traffic::{Call, ServerKey, WINDOW};
 use crate::daemon::ServerState;
 use crate::recordings::session_state;
 
@@ -97,7 +97,7 @@ pub fn of_tab(state: &State, tab: Tab) -> Table {
 }
 
 /// The key of a server's row.
-pub fn server_key((name, uid): &Place) -> String {
+pub fn server_row_key((name, uid): &ServerKey) -> String {
     format!("{} {name}", uid.map_or(-1, i64::from))
 }
 
@@ -122,15 +122,15 @@ fn servers(state: &State) -> Table {
     }
 }
 
-fn server_row(state: &State, server: &Watched) -> Row {
-    let place = server.place();
-    let meter = state.traffic.meter(&place);
-    let of_server = |call: &&Call| call.place == place;
+fn server_row(state: &State, server: &WatchedServer) -> Row {
+    let server_key = server.server_key();
+    let meter = state.traffic.meter(&server_key);
+    let of_server = |call: &&Call| call.server_key == server_key;
     let in_flight = state.traffic.calls().filter(of_server).count() as u64;
     let found: Vec<_> = state
         .findings
         .iter()
-        .filter(|finding| finding.place == place)
+        .filter(|finding| finding.server_key == server_key)
         .collect();
     let worst = found.iter().map(|finding| finding.severity).max();
     let state_now = server.row.state();
@@ -138,7 +138,7 @@ fn server_row(state: &State, server: &Watched) -> Row {
     let p99 = meter.quantile(0.99);
     let slowest = meter.slowest(state.now);
     Row {
-        key: server_key(&place),
+        key: server_row_key(&server_key),
         cells: vec![
             Cell::text(name(&server.row.server_id)),
             Cell::text(name(&server.user)),
@@ -209,7 +209,7 @@ fn call_row(call: &Call, now: Timestamp) -> Row {
         key: call_key(call),
         cells: vec![
             Cell::number(whole_seconds(age), age).toned(tone),
-            Cell::text(name(&call.place.0)),
+            Cell::text(name(&call.server_key.0)),
             Cell::text(if call.from_server { "←" } else { "→" }),
             Cell::text(what(Some(&call.method), call.tool.as_deref())),
             Cell::text(printable(&call.id, NAME)),
@@ -247,7 +247,7 @@ fn finding_row(finding: &Finding) -> Row {
                 rank: super::table::Rank::Number(finding.severity as u64),
                 tone: severity_tone(finding.severity),
             },
-            Cell::text(name(&finding.place.0)),
+            Cell::text(name(&finding.server_key.0)),
             Cell::text(printable(&finding.title, 300)),
         ],
     }
@@ -262,7 +262,10 @@ fn severity_tone(severity: Severity) -> Tone {
 }
 
 fn sessions(view: &ServerView) -> Table {
-    let told = view.told.here().map_or(&[][..], |(sessions, _)| sessions);
+    let sessions = view
+        .content
+        .ready()
+        .map_or(&[][..], |(sessions, _)| sessions);
     let row = |session: &RecordedSession| {
         let started = moment(&session.started);
         let state = session_state(session);
@@ -286,13 +289,13 @@ fn sessions(view: &ServerView) -> Table {
     };
     Table {
         columns: &SESSIONS,
-        rows: told.iter().map(row).collect(),
+        rows: sessions.iter().map(row).collect(),
     }
 }
 
 /// The calls of a server by tool, the most frequent first.
 pub fn tools(view: &ServerView) -> Table {
-    let told = view.told.here().map_or(&[][..], |(_, calls)| calls);
+    let calls = view.content.ready().map_or(&[][..], |(_, calls)| calls);
     let row = |calls: &CallStatistics| Row {
         key: format!("{} {}", calls.method, calls.tool),
         cells: vec![
@@ -304,7 +307,7 @@ pub fn tools(view: &ServerView) -> Table {
             latency(calls.p99_ns),
         ],
     };
-    let mut exchanges: Vec<_> = told.iter().filter(|calls| calls.requests > 0).collect();
+    let mut exchanges: Vec<_> = calls.iter().filter(|calls| calls.requests > 0).collect();
     exchanges.sort_by_key(|calls| std::cmp::Reverse(calls.requests));
     Table {
         columns: &TOOLS,

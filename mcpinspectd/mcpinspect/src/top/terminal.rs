@@ -21,15 +21,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::draw::{Palette, draw};
-use super::model::{Ask, State};
+use super::model::{State, ViewRequest};
 use super::source::{Source, contain};
 use super::update::{Input, update};
 
-/// Time between two readings.
+/// Time between two snapshots.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// What a thread reports.
-enum Told {
+enum ThreadEvent {
     Input(Input),
     /// A signal asks the program to end.
     Signal(i32),
@@ -63,52 +63,55 @@ pub fn show(source: Source) -> anyhow::Result<u8> {
         );
     }
     let palette = Palette::new(wants_colour(true));
-    let (tell, told) = channel();
+    let (tell, thread_events) = channel();
     // Signals first, so that none ends the program while the terminal is ours.
     listen_to_signals(tell.clone())?;
     let mut screen = Screen::take().context("cannot draw on the terminal")?;
     listen_to_keys(tell.clone());
-    let asks = ask(source, tell);
-    run(&mut screen.0, palette, &told, &asks)
+    let requests = start_reader(source, tell);
+    run(&mut screen.0, palette, &thread_events, &requests)
 }
 
 fn run(
     terminal: &mut DefaultTerminal,
     palette: Palette,
-    told: &Receiver<Told>,
-    asks: &UnboundedSender<Ask>,
+    thread_events: &Receiver<ThreadEvent>,
+    requests: &UnboundedSender<ViewRequest>,
 ) -> anyhow::Result<u8> {
     let mut state = State::default();
     let size = terminal.size()?;
     update(&mut state, Input::Size(size.width, size.height));
     loop {
         terminal.draw(|frame| draw(frame, &state, palette))?;
-        let mut next = Some(told.recv().context("nothing is left to show")?);
+        let mut next = Some(thread_events.recv().context("nothing is left to show")?);
         // Held keys are drawn once.
         while let Some(told_now) = next.take() {
             match told_now {
-                Told::Input(input) => {
-                    for wanted in update(&mut state, input) {
-                        asks.send(wanted).ok().context("the reader has ended")?;
+                ThreadEvent::Input(input) => {
+                    for request in update(&mut state, input) {
+                        requests
+                            .send(request)
+                            .ok()
+                            .context("the reader has ended")?;
                     }
                 }
-                Told::Signal(signal) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
-                Told::Failed(problem) => bail!(problem),
+                ThreadEvent::Signal(signal) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
+                ThreadEvent::Failed(problem) => bail!(problem),
             }
             if state.is_over {
                 return Ok(0);
             }
-            next = told.try_recv().ok();
+            next = thread_events.try_recv().ok();
         }
     }
 }
 
-fn listen_to_signals(tell: Sender<Told>) -> anyhow::Result<()> {
+fn listen_to_signals(tell: Sender<ThreadEvent>) -> anyhow::Result<()> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen to signals")?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            if tell.send(Told::Signal(signal)).is_err() {
+            if tell.send(ThreadEvent::Signal(signal)).is_err() {
                 return;
             }
         }
@@ -116,17 +119,19 @@ fn listen_to_signals(tell: Sender<Told>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn listen_to_keys(tell: Sender<Told>) {
+fn listen_to_keys(tell: Sender<ThreadEvent>) {
     thread::spawn(move || {
         loop {
-            let told = match event::read() {
-                Ok(Event::Key(key)) => Told::Input(Input::Key(key)),
-                Ok(Event::Resize(width, height)) => Told::Input(Input::Size(width, height)),
+            let thread_event = match event::read() {
+                Ok(Event::Key(key)) => ThreadEvent::Input(Input::Key(key)),
+                Ok(Event::Resize(width, height)) => ThreadEvent::Input(Input::Size(width, height)),
                 Ok(_) => continue,
-                Err(error) => Told::Failed(format!("cannot read from the terminal: {error}")),
+                Err(error) => {
+                    ThreadEvent::Failed(format!("cannot read from the terminal: {error}"))
+                }
             };
-            let is_failure = matches!(told, Told::Failed(_));
-            if tell.send(told).is_err() || is_failure {
+            let is_failure = matches!(thread_event, ThreadEvent::Failed(_));
+            if tell.send(thread_event).is_err() || is_failure {
                 return;
             }
         }
@@ -134,39 +139,41 @@ fn listen_to_keys(tell: Sender<Told>) {
 }
 
 /// Asks once a second what is new, and passes on the user's requests as soon as they come.
-fn ask(source: Source, tell: Sender<Told>) -> UnboundedSender<Ask> {
-    let (asks, wanted) = unbounded_channel();
+fn start_reader(source: Source, tell: Sender<ThreadEvent>) -> UnboundedSender<ViewRequest> {
+    let (sender, receiver) = unbounded_channel();
     thread::spawn(move || {
-        let tell_end = LastWord(tell.clone());
-        if let Err(error) = crate::daemon::on_bus(serve(source, wanted, tell)) {
-            let _ = tell_end.0.send(Told::Failed(format!("{error:#}")));
+        let tell_end = EndReport(tell.clone());
+        if let Err(error) = crate::daemon::on_bus(serve(source, receiver, tell)) {
+            let _ = tell_end.0.send(ThreadEvent::Failed(format!("{error:#}")));
         }
     });
-    asks
+    sender
 }
 
 /// Reports that a thread has ended, even by a panic.
-struct LastWord(Sender<Told>);
+struct EndReport(Sender<ThreadEvent>);
 
-impl Drop for LastWord {
+impl Drop for EndReport {
     fn drop(&mut self) {
-        let _ = self.0.send(Told::Failed("the reader has ended".to_owned()));
+        let _ = self
+            .0
+            .send(ThreadEvent::Failed("the reader has ended".to_owned()));
     }
 }
 
 async fn serve(
     mut source: Source,
-    mut wanted: UnboundedReceiver<Ask>,
-    tell: Sender<Told>,
+    mut requests: UnboundedReceiver<ViewRequest>,
+    tell: Sender<ThreadEvent>,
 ) -> anyhow::Result<()> {
     let mut period = interval(PERIOD);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let input = tokio::select! {
-            _ = period.tick() => Input::Reading(Box::new(source.reading().await)),
-            ask = wanted.recv() => match ask {
+            _ = period.tick() => Input::Snapshot(Box::new(source.snapshot().await)),
+            request = requests.recv() => match request {
                 None => return Ok(()),
-                Some(Ask::Contain(place, action)) => {
+                Some(ViewRequest::Contain(server_key, action)) => {
                     // The user may be asked for a password meanwhile, and everything else continues.
                     let manager = match source.for_request().await {
                         Ok(manager) => manager,
@@ -177,20 +184,20 @@ async fn serve(
                     };
                     let tell = tell.clone();
                     tokio::spawn(async move {
-                        tell_answer(&tell, contain(manager, place, action).await);
+                        tell_answer(&tell, contain(manager, server_key, action).await);
                     });
                     continue;
                 }
-                Some(ask) => Input::Answer(source.answer(ask).await),
+                Some(request) => Input::Answer(source.answer(request).await),
             },
         };
-        if tell.send(Told::Input(input)).is_err() {
+        if tell.send(ThreadEvent::Input(input)).is_err() {
             return Ok(());
         }
     }
 }
 
-fn tell_answer(tell: &Sender<Told>, answer: super::model::Answer) {
+fn tell_answer(tell: &Sender<ThreadEvent>, answer: super::model::Answer) {
     // If no one listens any more, the program is about to end.
-    let _ = tell.send(Told::Input(Input::Answer(answer)));
+    let _ = tell.send(ThreadEvent::Input(Input::Answer(answer)));
 }

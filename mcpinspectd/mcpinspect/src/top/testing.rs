@@ -5,7 +5,7 @@ use mcpinspect_core::model::{Severity, Timestamp};
 use mcpinspect_engine::recall::{CallStatistics, RecordedMessage, RecordedSession};
 use serde_json::json;
 
-use super::model::{Daemon, Finding, Reading, State, Watched};
+use super::model::{Daemon, Finding, State, TopSnapshot, WatchedServer};
 use super::update::{Input, update};
 use crate::daemon::Server;
 
@@ -66,13 +66,13 @@ pub fn finding(event_id: &str) -> Finding {
         event_id: event_id.to_owned(),
         time: ago(90).to_string(),
         severity: Severity::High,
-        place: ("everything".to_owned(), Some(1000)),
+        server_key: ("everything".to_owned(), Some(1000)),
         title: "Credential access in tool \"read\" of everything".to_owned(),
     }
 }
 
-fn watched(name: &str, uid: u32, sessions: u32, state: &str) -> Watched {
-    Watched {
+fn watched(name: &str, uid: u32, sessions: u32, state: &str) -> WatchedServer {
+    WatchedServer {
         row: Server {
             server_id: name.to_owned(),
             fingerprint: "ab12".to_owned(),
@@ -124,7 +124,7 @@ fn daemon() -> Daemon {
 }
 
 /// A reading of them.
-pub fn reading() -> Reading {
+pub fn snapshot() -> TopSnapshot {
     let mut messages = Vec::new();
     for call in 0..30 {
         let (sequence, id) = (2 * call + 1, call.to_string());
@@ -140,14 +140,14 @@ pub fn reading() -> Reading {
         ..request("s2", 7, "\"a\"", ago(45))
     };
     messages.push(waiting);
-    Reading {
+    TopSnapshot {
         time: NOW,
         daemon: Ok(daemon()),
         findings: vec![
             finding("1-1"),
             Finding {
                 severity: Severity::Medium,
-                place: ("git".to_owned(), Some(1000)),
+                server_key: ("git".to_owned(), Some(1000)),
                 title: "git leaves a call of tools/call unanswered".to_owned(),
                 ..finding("1-2")
             },
@@ -158,38 +158,38 @@ pub fn reading() -> Reading {
 }
 
 /// Names, texts and titles of a server that attacks the terminal.
-pub fn hostile_reading() -> Reading {
-    let mut reading = reading();
-    let place = (HOSTILE.to_owned(), Some(1000));
-    if let Ok(daemon) = &mut reading.daemon {
+pub fn hostile_reading() -> TopSnapshot {
+    let mut snapshot = snapshot();
+    let server_key = (HOSTILE.to_owned(), Some(1000));
+    if let Ok(daemon) = &mut snapshot.daemon {
         daemon.version = HOSTILE.to_owned();
         daemon.state = HOSTILE.to_owned();
         HOSTILE.clone_into(&mut daemon.servers[0].row.server_id);
         HOSTILE.clone_into(&mut daemon.servers[0].user);
         HOSTILE.clone_into(&mut daemon.sessions[0].server_id);
     }
-    for message in reading.messages.as_mut().unwrap() {
+    for message in snapshot.messages.as_mut().unwrap() {
         HOSTILE.clone_into(&mut message.server_id);
         message.method = Some(HOSTILE.to_owned());
         message.tool = Some(HOSTILE.to_owned());
     }
     let waiting = request("s1", 91, HOSTILE, ago(8));
-    reading.messages.as_mut().unwrap().push(waiting);
-    reading.findings[0].title = HOSTILE.to_owned();
-    reading.findings[0].place = place;
-    reading
+    snapshot.messages.as_mut().unwrap().push(waiting);
+    snapshot.findings[0].title = HOSTILE.to_owned();
+    snapshot.findings[0].server_key = server_key;
+    snapshot
 }
 
 /// The state after a reading, in a terminal of 80 columns and 24 rows.
 pub fn example() -> State {
-    state_of(reading())
+    state_of(snapshot())
 }
 
 /// The state after this reading.
-pub fn state_of(reading: Reading) -> State {
+pub fn state_of(snapshot: TopSnapshot) -> State {
     let mut state = State::default();
     update(&mut state, Input::Size(80, 24));
-    update(&mut state, Input::Reading(Box::new(reading)));
+    update(&mut state, Input::Snapshot(Box::new(snapshot)));
     state
 }
 

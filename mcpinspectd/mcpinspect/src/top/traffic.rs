@@ -22,12 +22,12 @@ const MAX_CALLS: usize = 4096;
 const SECOND: u64 = 1_000_000_000;
 
 /// A server of one user. Two users may have two servers of the same name.
-pub type Place = (String, Option<u32>);
+pub type ServerKey = (String, Option<u32>);
 
 /// A request that has no answer yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    pub place: Place,
+    pub server_key: ServerKey,
     pub session: String,
     /// The request's number in the store and in its session.
     pub number: i64,
@@ -65,19 +65,19 @@ impl Meter {
         let newest = self.seconds.back().map_or(0, |second| second.at);
         // Streams are read in turn, so a message may be slightly older than the one before.
         let found = self.seconds.iter().rposition(|second| second.at <= at);
-        let place = match found {
-            Some(place) if self.seconds[place].at == at => place,
+        let index = match found {
+            Some(index) if self.seconds[index].at == at => index,
             found => {
-                let place = found.map_or(0, |place| place + 1);
+                let index = found.map_or(0, |index| index + 1);
                 let second = Second {
                     at,
                     ..Second::default()
                 };
-                self.seconds.insert(place, second);
-                place
+                self.seconds.insert(index, second);
+                index
             }
         };
-        let second = &mut self.seconds[place];
+        let second = &mut self.seconds[index];
         second.messages += u64::from(!message.is_member);
         second.errors += u64::from(message.is_error);
         if let Some(nanos) = message.latency_ns {
@@ -138,27 +138,30 @@ impl Meter {
 /// All servers' messages of the last minute, and calls in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
-    meters: HashMap<Place, Meter>,
+    meters: HashMap<ServerKey, Meter>,
     /// By session, sequence and id: members of a batch share a sequence.
     calls: BTreeMap<(String, u64, String), Call>,
 }
 
 impl Traffic {
     /// Adds a message of a server.
-    pub fn add(&mut self, message: &RecordedMessage, place: Place) {
+    pub fn add(&mut self, message: &RecordedMessage, server_key: ServerKey) {
         let Some(time) = Timestamp::parse(&message.time) else {
             return;
         };
-        self.follow(message, &place, time);
-        self.meters.entry(place).or_default().add(message, time);
+        self.follow(message, &server_key, time);
+        self.meters
+            .entry(server_key)
+            .or_default()
+            .add(message, time);
     }
 
-    fn follow(&mut self, message: &RecordedMessage, place: &Place, time: Timestamp) {
+    fn follow(&mut self, message: &RecordedMessage, server_key: &ServerKey, time: Timestamp) {
         let session = &message.session_id;
         match (message.kind.as_str(), &message.id, message.answers) {
             ("request", Some(id), _) if self.calls.len() < MAX_CALLS => {
                 let call = Call {
-                    place: place.clone(),
+                    server_key: server_key.clone(),
                     session: session.clone(),
                     number: message.number,
                     sequence: message.sequence,
@@ -207,8 +210,8 @@ impl Traffic {
     }
 
     /// The last minute of a server; nothing if it was silent.
-    pub fn meter(&self, place: &Place) -> Meter {
-        self.meters.get(place).cloned().unwrap_or_default()
+    pub fn meter(&self, server_key: &ServerKey) -> Meter {
+        self.meters.get(server_key).cloned().unwrap_or_default()
     }
 
     /// All calls in flight.
@@ -222,7 +225,7 @@ mod tests {
     use super::super::testing::{NOW, answer, message, request};
     use super::*;
 
-    fn place() -> Place {
+    fn server_key() -> ServerKey {
         ("files".to_owned(), Some(1000))
     }
 
@@ -233,10 +236,10 @@ mod tests {
     #[test]
     fn a_request_waits_for_its_answer_and_no_other() {
         let mut traffic = Traffic::default();
-        traffic.add(&request("s1", 1, "7", at(5)), place());
-        traffic.add(&request("s1", 2, "8", at(4)), place());
-        traffic.add(&request("s2", 1, "7", at(4)), place());
-        traffic.add(&answer("s1", 3, 1, "7", 250_000_000, at(3)), place());
+        traffic.add(&request("s1", 1, "7", at(5)), server_key());
+        traffic.add(&request("s1", 2, "8", at(4)), server_key());
+        traffic.add(&request("s2", 1, "7", at(4)), server_key());
+        traffic.add(&answer("s1", 3, 1, "7", 250_000_000, at(3)), server_key());
         let waiting: Vec<_> = traffic
             .calls()
             .map(|call| (call.session.as_str(), call.sequence))
@@ -245,7 +248,7 @@ mod tests {
         let mut cancelled = message("s1", 4, "notification", at(2));
         cancelled.method = Some("notifications/cancelled".to_owned());
         cancelled.concerns = Some(2);
-        traffic.add(&cancelled, place());
+        traffic.add(&cancelled, server_key());
         assert_eq!(traffic.calls().count(), 1);
         // A session that ended has no calls; a young one may not be known to be open yet.
         traffic.settle(at(2), Some(&BTreeSet::new()));
@@ -264,22 +267,22 @@ mod tests {
         for id in ["1", "2"] {
             let mut member = request("s1", 1, id, at(5));
             member.is_member = true;
-            traffic.add(&member, place());
+            traffic.add(&member, server_key());
         }
-        traffic.add(&answer("s1", 2, 1, "2", 1, at(4)), place());
+        traffic.add(&answer("s1", 2, 1, "2", 1, at(4)), server_key());
         assert_eq!(traffic.calls().next().unwrap().id, "1");
         // The batch is the message; its members are not.
-        assert_eq!(traffic.meter(&place()).messages(), 1);
+        assert_eq!(traffic.meter(&server_key()).messages(), 1);
     }
 
     #[test]
     fn a_minute_is_counted_and_then_forgotten() {
         let mut traffic = Traffic::default();
         for (ago, nanos) in [(59, 9), (10, 5), (10, 7), (11, 3), (0, 4)] {
-            traffic.add(&answer("s1", ago + 1, 1, "1", nanos, at(ago)), place());
+            traffic.add(&answer("s1", ago + 1, 1, "1", nanos, at(ago)), server_key());
         }
         traffic.settle(NOW, None);
-        let meter = traffic.meter(&place());
+        let meter = traffic.meter(&server_key());
         assert_eq!(meter.messages(), 5);
         assert_eq!(
             (meter.quantile(0.5), meter.quantile(0.99)),
@@ -292,8 +295,8 @@ mod tests {
             (Some(9), Some(7), Some(3), Some(4))
         );
         traffic.settle(Timestamp(NOW.0 + SECOND), None);
-        assert_eq!(traffic.meter(&place()).messages(), 4);
+        assert_eq!(traffic.meter(&server_key()).messages(), 4);
         traffic.settle(Timestamp(NOW.0 + 120 * SECOND), None);
-        assert_eq!(traffic.meter(&place()).quantile(0.5), None);
+        assert_eq!(traffic.meter(&server_key()).quantile(0.5), None);
     }
 }

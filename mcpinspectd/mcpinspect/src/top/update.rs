@@ -7,20 +7,20 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::measure::wrapped;
 use super::model::{
-    Answer, Ask, Dialog, MAX_MESSAGES, Reading, ServerView, SessionView, State, Tab, TextOf,
-    TextView, Told, View,
+    Answer, Dialog, Loadable, MAX_MESSAGES, ServerView, SessionView, State, Tab, TextOf, TextView,
+    TopSnapshot, View, ViewRequest,
 };
 use super::pretty;
 use super::table::{Step, Tone};
 use super::tables;
-use super::traffic::Place;
+use super::traffic::ServerKey;
 use crate::recordings::headline;
 
 /// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds for which a sentence stays in the last line.
-const NOTE: u64 = 15 * SECOND;
+const STATUS_LINE_TIME: u64 = 15 * SECOND;
 
 /// Rows of a page that do not belong to the list.
 const AROUND: u16 = 7;
@@ -37,31 +37,31 @@ pub enum Input {
     Key(KeyEvent),
     /// The terminal has this many columns and rows.
     Size(u16, u16),
-    Reading(Box<Reading>),
+    Snapshot(Box<TopSnapshot>),
     Answer(Answer),
 }
 
 /// Applies an input. Returns what must be asked for.
-pub fn update(state: &mut State, input: Input) -> Vec<Ask> {
-    let asks = match input {
+pub fn update(state: &mut State, input: Input) -> Vec<ViewRequest> {
+    let requests = match input {
         Input::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Input::Key(key) => pressed(state, key),
         Input::Size(width, height) => {
             (state.width, state.height) = (width, height);
             Vec::new()
         }
-        Input::Reading(reading) => {
-            state.take(*reading);
+        Input::Snapshot(snapshot) => {
+            state.take(*snapshot);
             let now = state.now;
             state
-                .note
-                .take_if(|note| now.nanos_since(note.since) > NOTE);
+                .status_line
+                .take_if(|status_line| now.nanos_since(status_line.since) > STATUS_LINE_TIME);
             again(state)
         }
         Input::Answer(answer) => answered(state, answer),
     };
     settle(state);
-    asks
+    requests
 }
 
 /// Finds the selected row again.
@@ -74,30 +74,30 @@ fn settle(state: &mut State) {
 }
 
 /// Asks again for what is shown. A server's numbers require reading them all, and are asked for less often.
-fn again(state: &State) -> Vec<Ask> {
+fn again(state: &State) -> Vec<ViewRequest> {
     let is_turn = (state.now.0 / SECOND).is_multiple_of(5);
     match state.opened.last() {
-        Some(View::Session(view)) => vec![Ask::Messages {
+        Some(View::Session(view)) => vec![ViewRequest::Messages {
             session: view.session.clone(),
             before: None,
         }],
-        Some(View::Server(view)) if is_turn => vec![Ask::Server(view.place.clone())],
+        Some(View::Server(view)) if is_turn => vec![ViewRequest::Server(view.server_key.clone())],
         Some(View::Server(_) | View::Text(_)) | None => Vec::new(),
     }
 }
 
-fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
+fn answered(state: &mut State, answer: Answer) -> Vec<ViewRequest> {
     match answer {
-        Answer::Contained(told) => match told {
+        Answer::Contained(result) => match result {
             Ok(done) => state.say(done, Tone::Good),
             Err(problem) => state.say(problem, Tone::Bad),
         },
-        Answer::Server { place, told } => {
+        Answer::Server { server_key, result } => {
             for view in &mut state.opened {
                 if let View::Server(view) = view
-                    && view.place == place
+                    && view.server_key == server_key
                 {
-                    view.told = own(&place, told).into();
+                    view.content = own(&server_key, result).into();
                     break;
                 }
             }
@@ -105,22 +105,22 @@ fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
         Answer::Messages {
             session,
             before,
-            told,
+            result,
         } => {
             for view in &mut state.opened {
                 if let View::Session(view) = view
                     && view.session == session
                 {
-                    session_answered(view, told, before);
+                    session_answered(view, result, before);
                     break;
                 }
             }
         }
-        Answer::Message { number, told } => {
-            let told = told.and_then(|message| {
+        Answer::Message { number, result } => {
+            let result = result.and_then(|message| {
                 message.ok_or_else(|| "This message is no longer stored.".to_owned())
             });
-            let lines = told.map(|message| {
+            let lines = result.map(|message| {
                 let mut lines = vec![headline(&message), String::new()];
                 match (&message.message, &message.text) {
                     (Some(json), _) => lines.extend(pretty::lines(json.0.get())),
@@ -134,8 +134,8 @@ fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
             });
             text_answered(state, &TextOf::Message(number), lines);
         }
-        Answer::Event { id, told } => {
-            let lines = told.map(|event| pretty::lines(&event));
+        Answer::Event { id, result } => {
+            let lines = result.map(|event| pretty::lines(&event));
             text_answered(state, &TextOf::Event(id), lines);
         }
     }
@@ -144,12 +144,12 @@ fn answered(state: &mut State, answer: Answer) -> Vec<Ask> {
 
 /// What of a server's name belongs to this user.
 fn own<S: Owned, C: Owned>(
-    place: &Place,
-    told: Result<(Vec<S>, Vec<C>), String>,
+    server_key: &ServerKey,
+    result: Result<(Vec<S>, Vec<C>), String>,
 ) -> Result<(Vec<S>, Vec<C>), String> {
-    told.map(|(mut sessions, mut calls)| {
-        sessions.retain(|session| session.uid() == place.1);
-        calls.retain(|calls| calls.uid() == place.1);
+    result.map(|(mut sessions, mut calls)| {
+        sessions.retain(|session| session.uid() == server_key.1);
+        calls.retain(|calls| calls.uid() == server_key.1);
         (sessions, calls)
     })
 }
@@ -173,12 +173,12 @@ impl Owned for mcpinspect_engine::recall::CallStatistics {
 
 fn session_answered(
     view: &mut SessionView,
-    told: Result<Vec<mcpinspect_engine::recall::RecordedMessage>, String>,
+    result: Result<Vec<mcpinspect_engine::recall::RecordedMessage>, String>,
     before: Option<i64>,
 ) {
     // A user at the end stays there.
     let follows = view.list.at + 1 >= view.messages.len() && view.list.sort.is_none();
-    match told {
+    match result {
         Ok(page) => view.take(page, before),
         Err(problem) => {
             view.is_waiting = false;
@@ -191,15 +191,15 @@ fn session_answered(
     }
 }
 
-fn text_answered(state: &mut State, of: &TextOf, told: Result<Vec<String>, String>) {
+fn text_answered(state: &mut State, of: &TextOf, result: Result<Vec<String>, String>) {
     if let Some(View::Text(view)) = state.opened.last_mut()
         && view.of == *of
     {
-        view.told = told.into();
+        view.content = result.into();
     }
 }
 
-fn pressed(state: &mut State, key: KeyEvent) -> Vec<Ask> {
+fn pressed(state: &mut State, key: KeyEvent) -> Vec<ViewRequest> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     if is_control && matches!(key.code, KeyCode::Char('c')) {
         state.is_over = true;
@@ -255,10 +255,10 @@ fn step_of(code: KeyCode, page: usize) -> Option<Step> {
     })
 }
 
-fn walk(state: &mut State, step: Step) -> Vec<Ask> {
+fn walk(state: &mut State, step: Step) -> Vec<ViewRequest> {
     let (width, height) = (usize::from(state.width), usize::from(state.height));
     if let Some(View::Text(view)) = state.opened.last_mut() {
-        let lines = view.told.here().map_or(&[][..], Vec::as_slice);
+        let lines = view.content.ready().map_or(&[][..], Vec::as_slice);
         let count: usize = lines.iter().map(|line| wrapped(line, width)).sum();
         let last = count.saturating_sub(height.saturating_sub(AROUND_TEXT));
         view.scroll = match step {
@@ -279,7 +279,7 @@ fn walk(state: &mut State, step: Step) -> Vec<Ask> {
 }
 
 /// At the first known message, asks for the ones before it.
-fn earlier(state: &mut State) -> Vec<Ask> {
+fn earlier(state: &mut State) -> Vec<ViewRequest> {
     let Some(View::Session(view)) = state.opened.last_mut() else {
         return Vec::new();
     };
@@ -291,7 +291,7 @@ fn earlier(state: &mut State) -> Vec<Ask> {
         return Vec::new();
     };
     view.is_waiting = true;
-    vec![Ask::Messages {
+    vec![ViewRequest::Messages {
         session: view.session.clone(),
         before: Some(first.number),
     }]
@@ -349,7 +349,7 @@ fn sort(state: &mut State) {
 }
 
 /// Opens the selected row.
-fn open(state: &mut State) -> Vec<Ask> {
+fn open(state: &mut State) -> Vec<ViewRequest> {
     let Some(key) = state.list().and_then(|list| list.key().map(str::to_owned)) else {
         return Vec::new();
     };
@@ -357,8 +357,8 @@ fn open(state: &mut State) -> Vec<Ask> {
         (None, Tab::Servers) => state
             .servers()
             .iter()
-            .map(super::model::Watched::place)
-            .find(|place| tables::server_key(place) == key)
+            .map(super::model::WatchedServer::server_key)
+            .find(|server_key| tables::server_row_key(server_key) == key)
             .map(of_server),
         (None, Tab::Calls) => {
             let mut calls = state.traffic.calls();
@@ -373,7 +373,7 @@ fn open(state: &mut State) -> Vec<Ask> {
                 let time = moment(&finding.time);
                 (
                     text(format!("finding of {time}"), of),
-                    vec![Ask::Event(key)],
+                    vec![ViewRequest::Event(key)],
                 )
             })
         }
@@ -384,36 +384,36 @@ fn open(state: &mut State) -> Vec<Ask> {
         }
         (Some(View::Text(_)), _) => None,
     };
-    let Some((view, asks)) = opened else {
+    let Some((view, requests)) = opened else {
         return Vec::new();
     };
     state.opened.push(view);
-    asks
+    requests
 }
 
-fn of_server(place: Place) -> (View, Vec<Ask>) {
+fn of_server(server_key: ServerKey) -> (View, Vec<ViewRequest>) {
     let view = ServerView {
-        place: place.clone(),
+        server_key: server_key.clone(),
         list: super::table::List::default(),
-        told: Told::Waiting,
+        content: Loadable::Loading,
     };
-    (View::Server(view), vec![Ask::Server(place)])
+    (View::Server(view), vec![ViewRequest::Server(server_key)])
 }
 
-fn of_session(view: &ServerView, session: String) -> (View, Vec<Ask>) {
-    let ask = Ask::Messages {
+fn of_session(view: &ServerView, session: String) -> (View, Vec<ViewRequest>) {
+    let request = ViewRequest::Messages {
         session: session.clone(),
         before: None,
     };
-    let view = SessionView::new(view.place.clone(), session);
-    (View::Session(view), vec![ask])
+    let view = SessionView::new(view.server_key.clone(), session);
+    (View::Session(view), vec![request])
 }
 
-fn of_message(number: i64, session: String) -> (View, Vec<Ask>) {
+fn of_message(number: i64, session: String) -> (View, Vec<ViewRequest>) {
     let title = format!("message of {session}");
     (
         text(title, TextOf::Message(number)),
-        vec![Ask::Message(number)],
+        vec![ViewRequest::Message(number)],
     )
 }
 
@@ -421,41 +421,46 @@ fn text(title: String, of: TextOf) -> View {
     View::Text(TextView {
         title,
         of,
-        told: Told::Waiting,
+        content: Loadable::Loading,
         scroll: 0,
     })
 }
 
 /// The server that is selected or shown.
-fn place(state: &State) -> Option<Place> {
+fn server_key(state: &State) -> Option<ServerKey> {
     let selected = |key: &str| match state.tab {
         Tab::Servers => {
-            let mut places = state.servers().iter().map(super::model::Watched::place);
-            places.find(|place| tables::server_key(place) == key)
+            let mut places = state
+                .servers()
+                .iter()
+                .map(super::model::WatchedServer::server_key);
+            places.find(|server_key| tables::server_row_key(server_key) == key)
         }
         Tab::Calls => {
             let mut calls = state.traffic.calls();
             let call = calls.find(|call| tables::call_key(call) == key);
-            call.map(|call| call.place.clone())
+            call.map(|call| call.server_key.clone())
         }
         Tab::Findings => {
             let mut findings = state.findings.iter();
             let finding = findings.find(|finding| finding.event_id == key);
-            finding.map(|finding| finding.place.clone())
+            finding.map(|finding| finding.server_key.clone())
         }
     };
     match state.opened.last() {
         None => state.list()?.key().and_then(selected),
-        Some(View::Server(view)) => Some(view.place.clone()),
-        Some(View::Session(view)) => Some(view.place.clone()),
+        Some(View::Server(view)) => Some(view.server_key.clone()),
+        Some(View::Session(view)) => Some(view.server_key.clone()),
         Some(View::Text(_)) => None,
     }
 }
 
 /// Asks whether to freeze the selected server, or let it run again.
 fn contain(state: &mut State) {
-    let Some(place) = place(state) else { return };
-    let Some(server) = state.server(&place) else {
+    let Some(server_key) = server_key(state) else {
+        return;
+    };
+    let Some(server) = state.server(&server_key) else {
         state.say(
             "The daemon no longer knows this server.".to_owned(),
             Tone::Warning,
@@ -466,22 +471,22 @@ fn contain(state: &mut State) {
         true => ContainmentAction::Thaw,
         false => ContainmentAction::Freeze,
     };
-    state.dialog = Some(Dialog::Contain(place, action));
+    state.dialog = Some(Dialog::Contain(server_key, action));
 }
 
 /// Only a `y` does anything.
-fn decided(dialog: Dialog, key: KeyEvent, state: &mut State) -> Vec<Ask> {
+fn decided(dialog: Dialog, key: KeyEvent, state: &mut State) -> Vec<ViewRequest> {
     match (dialog, key.code) {
-        (Dialog::Contain(place, action), KeyCode::Char('y' | 'Y')) => {
+        (Dialog::Contain(server_key, action), KeyCode::Char('y' | 'Y')) => {
             state.say(
                 format!(
                     "asked the daemon to {} {}",
                     action.as_str(),
-                    tables::name(&place.0)
+                    tables::name(&server_key.0)
                 ),
                 Tone::Dim,
             );
-            vec![Ask::Contain(place, action)]
+            vec![ViewRequest::Contain(server_key, action)]
         }
         _ => Vec::new(),
     }

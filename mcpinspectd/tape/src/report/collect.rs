@@ -26,8 +26,8 @@ const NAME: usize = 256;
 #[derive(Debug)]
 pub struct Report {
     pub(super) header: Header,
-    pub(super) messages: Vec<Shown>,
-    pub(super) events: Vec<Noted>,
+    pub(super) messages: Vec<ReportMessage>,
+    pub(super) events: Vec<SessionEvent>,
     pub(super) definitions: Definitions,
     pub(super) latencies: Latencies,
     /// Events that are not among those shown.
@@ -39,7 +39,7 @@ pub struct Report {
 
 /// A message to show.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ReportMessage {
     pub(super) sequence: u64,
     /// Nanoseconds since the session's start.
     pub(super) offset: u64,
@@ -66,14 +66,14 @@ pub(super) enum Body {
     /// There is no more room on the page.
     NoRoom,
     /// All of it.
-    Whole(String),
+    Full(String),
     /// Its beginning.
     Cut(String),
 }
 
 /// An event about the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct SessionEvent {
     /// When it happened.
     pub time: Timestamp,
     /// Its type, such as `mcp_detection`.
@@ -116,7 +116,7 @@ impl Report {
     }
 
     /// Adds an event. Their order does not matter.
-    pub fn event(&mut self, event: Noted) {
+    pub fn event(&mut self, event: SessionEvent) {
         if self.events.len() < EVENTS {
             self.events.push(event);
         } else {
@@ -134,10 +134,10 @@ impl Report {
         time.nanos_since(self.started)
     }
 
-    fn shown(&mut self, entry: &Entry) -> Shown {
+    fn shown(&mut self, entry: &Entry) -> ReportMessage {
         let name = |text: &Option<String>| text.as_deref().map(|text| cut(text, NAME).to_owned());
         let time = Timestamp::parse(&entry.time).unwrap_or(self.started);
-        Shown {
+        ReportMessage {
             sequence: entry.sequence,
             offset: self.offset(time),
             direction: entry.direction,
@@ -168,7 +168,7 @@ impl Report {
         }
         self.texts += kept.len();
         match kept.len() == text.len() {
-            true => Body::Whole(text),
+            true => Body::Full(text),
             false => Body::Cut(kept.to_owned()),
         }
     }

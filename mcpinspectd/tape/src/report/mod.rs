@@ -6,7 +6,7 @@
 //! characters spelled out.
 //!
 //! - `collect`: gathers a session's messages and events, within bounds
-//! - `found`: what a tape's events say, by taking it through the engine
+//! - `examine`: what a tape's events say, by taking it through the engine
 //! - `definitions`: the tools that were listed, and how they changed
 //! - `picture`: the sequence of calls, as a drawing
 //! - `latency`: how long answers took
@@ -15,14 +15,14 @@
 
 mod collect;
 mod definitions;
-mod found;
+mod examine;
 mod indent;
 mod latency;
 mod page;
 mod picture;
 
-pub use collect::{Noted, Report};
-pub use found::Finder;
+pub use collect::{Report, SessionEvent};
+pub use examine::TapeExaminer;
 
 #[cfg(test)]
 mod tests;

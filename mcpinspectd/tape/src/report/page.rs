@@ -9,7 +9,7 @@ use mcpinspect_core::model::Direction;
 use mcpinspect_core::text::human::{duration, moment, size};
 use serde_json::Value;
 
-use super::collect::{Body, Noted, Report, Shown};
+use super::collect::{Body, Report, ReportMessage, SessionEvent};
 use super::picture;
 
 /// Bytes of an explanation or quotation.
@@ -106,7 +106,7 @@ fn summary(report: &Report, out: &mut String) {
 }
 
 /// Whether an event says that something is wrong, rather than that something happened.
-fn is_finding(event: &Noted) -> bool {
+fn is_finding(event: &SessionEvent) -> bool {
     event.severity.is_some()
         || matches!(
             event.kind.as_str(),
@@ -116,7 +116,7 @@ fn is_finding(event: &Noted) -> bool {
 
 fn findings(report: &Report, out: &mut String) {
     out.push_str("<h2 id=\"findings\">Findings</h2>\n");
-    let found: Vec<&Noted> = report
+    let found: Vec<&SessionEvent> = report
         .events
         .iter()
         .filter(|event| is_finding(event))
@@ -136,7 +136,7 @@ fn findings(report: &Report, out: &mut String) {
     }
 }
 
-fn put_event(report: &Report, event: &Noted, out: &mut String) {
+fn put_event(report: &Report, event: &SessionEvent, out: &mut String) {
     let class = match event.severity.as_deref() {
         Some("critical") => "critical",
         Some("high") => "high",
@@ -163,7 +163,7 @@ fn put_event(report: &Report, event: &Noted, out: &mut String) {
 }
 
 /// The last message shown that passed no later than this.
-fn before(report: &Report, offset: u64) -> Option<&Shown> {
+fn before(report: &Report, offset: u64) -> Option<&ReportMessage> {
     let after = report
         .messages
         .partition_point(|message| message.offset <= offset);
@@ -194,7 +194,7 @@ fn explain(json: &str, out: &mut String) {
 
 fn messages(report: &Report, out: &mut String) {
     out.push_str("<h2 id=\"messages\">Messages</h2>\n");
-    let mut events: HashMap<u64, Vec<&Noted>> = HashMap::new();
+    let mut events: HashMap<u64, Vec<&SessionEvent>> = HashMap::new();
     for event in &report.events {
         let message = before(report, report.offset(event.time));
         let sequence = message.map_or(0, |message| message.sequence);
@@ -225,7 +225,7 @@ fn messages(report: &Report, out: &mut String) {
     }
 }
 
-fn put_line(report: &Report, event: &Noted, out: &mut String) {
+fn put_line(report: &Report, event: &SessionEvent, out: &mut String) {
     put!(
         out,
         "<p class=\"dim\">{} {}</p>\n",
@@ -234,7 +234,7 @@ fn put_line(report: &Report, event: &Noted, out: &mut String) {
     );
 }
 
-fn put_message(message: &Shown, out: &mut String) {
+fn put_message(message: &ReportMessage, out: &mut String) {
     let class = if message.is_error {
         " class=\"error\""
     } else {
@@ -284,7 +284,7 @@ fn put_message(message: &Shown, out: &mut String) {
         Body::NoRoom => {
             out.push_str("<p class=\"note\">Its text is left out: the page is full.</p>")
         }
-        Body::Whole(text) => put!(out, "<pre>{}</pre>", Text(text)),
+        Body::Full(text) => put!(out, "<pre>{}</pre>", Text(text)),
         Body::Cut(text) => put!(
             out,
             "<pre>{}</pre><p class=\"note\">The rest of it is not shown.</p>",

@@ -8,7 +8,7 @@ use mcpinspect_core::mcp::json::cut;
 use mcpinspect_core::model::Direction;
 use mcpinspect_core::text::human::duration;
 
-use super::collect::Shown;
+use super::collect::ReportMessage;
 
 /// Messages to draw.
 const DRAWN: usize = 600;
@@ -25,7 +25,7 @@ const LABEL: usize = 64;
 const LANES: usize = 8;
 
 /// Adds the drawing of the first messages. Each is a link to the message itself.
-pub(super) fn put(messages: &[Shown], out: &mut String) {
+pub(super) fn put(messages: &[ReportMessage], out: &mut String) {
     let drawn = &messages[..messages.len().min(DRAWN)];
     let height = TOP + STEP * drawn.len() + 16;
     put!(
@@ -57,7 +57,7 @@ fn y(row: usize) -> usize {
 }
 
 /// A bar from each request to its response, beside the line of the side that works on it.
-fn bars(drawn: &[Shown], out: &mut String) {
+fn bars(drawn: &[ReportMessage], out: &mut String) {
     let rows: HashMap<u64, usize> = drawn
         .iter()
         .enumerate()
@@ -65,7 +65,7 @@ fn bars(drawn: &[Shown], out: &mut String) {
         .collect();
     // Up to which row a lane is taken, for each side.
     let mut lanes = [[0; LANES]; 2];
-    let mut spans: Vec<(usize, usize, &Shown)> = drawn
+    let mut spans: Vec<(usize, usize, &ReportMessage)> = drawn
         .iter()
         .enumerate()
         .filter_map(|(row, message)| {
@@ -101,7 +101,7 @@ fn bars(drawn: &[Shown], out: &mut String) {
     }
 }
 
-fn arrow(message: &Shown, y: usize, out: &mut String) {
+fn arrow(message: &ReportMessage, y: usize, out: &mut String) {
     let (from, to, tip) = match message.direction {
         Direction::ClientToServer => (CLIENT, SERVER, SERVER - 7),
         Direction::ServerToClient => (SERVER, CLIENT, CLIENT + 7),
@@ -142,7 +142,7 @@ fn arrow(message: &Shown, y: usize, out: &mut String) {
 }
 
 /// What a message is, in a few words.
-pub(super) fn label(message: &Shown) -> String {
+pub(super) fn label(message: &ReportMessage) -> String {
     let method = message.method.as_deref().unwrap_or(&message.kind);
     let mut label = match message.kind.as_str() {
         "response" => format!("answer to {method}"),

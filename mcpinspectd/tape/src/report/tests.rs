@@ -37,7 +37,7 @@ fn page(tape: &str) -> String {
         report.message(&entry.unwrap());
     }
     let again = TapeReader::new(tape.as_bytes()).unwrap();
-    Finder::new()
+    TapeExaminer::new()
         .examine(again, |event| report.event(event))
         .unwrap();
     report.html()

@@ -37,8 +37,8 @@ pub fn draw(frame: &mut Frame<'_>, dialog: &Dialog, state: &State, palette: Pale
     let inside = usize::from(width.saturating_sub(2));
     let (title, lines) = match dialog {
         Dialog::Help => (" Keys ", HELP.map(str::to_owned).to_vec()),
-        Dialog::Contain(place, action) => {
-            let name = tables::name(&place.0);
+        Dialog::Contain(server_key, action) => {
+            let name = tables::name(&server_key.0);
             let mut lines = match action {
                 ContainmentAction::Thaw => vec![format!("Let {name} run again?")],
                 _ => vec![
@@ -51,7 +51,7 @@ pub fn draw(frame: &mut Frame<'_>, dialog: &Dialog, state: &State, palette: Pale
             // The daemon acts on a name.
             let named = state.servers().iter();
             let users = named
-                .filter(|server| server.row.server_id == place.0)
+                .filter(|server| server.row.server_id == server_key.0)
                 .count();
             if users > 1 {
                 lines.push(format!(
@@ -67,13 +67,13 @@ pub fn draw(frame: &mut Frame<'_>, dialog: &Dialog, state: &State, palette: Pale
     let height = u16::try_from(lines.len() + 2)
         .unwrap_or(u16::MAX)
         .min(area.height);
-    let place = Rect {
+    let dialog_area = Rect {
         x: area.x + (area.width - width) / 2,
         y: area.y + (area.height - height) / 2,
         width,
         height,
     };
     let block = Block::bordered().title(title).border_style(palette.title());
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(lines).block(block), place);
+    frame.render_widget(Clear, dialog_area);
+    frame.render_widget(Paragraph::new(lines).block(block), dialog_area);
 }

@@ -17,7 +17,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::measure::wrap_words;
-use super::model::{Daemon, SessionView, State, Tab, Told, View};
+use super::model::{Daemon, Loadable, SessionView, State, Tab, View};
 use super::table::{Table, Tone};
 use super::tables;
 
@@ -48,9 +48,9 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, palette: Palette) {
         Constraint::Min(1),
         Constraint::Length(1),
     ];
-    let [title, place, warning, body, footer] = Layout::vertical(rows).areas(area);
+    let [title, location, warning, body, footer] = Layout::vertical(rows).areas(area);
     frame.render_widget(title_line(state, palette, title.width), title);
-    frame.render_widget(place_line(state, palette), place);
+    frame.render_widget(location_line(state, palette), location);
     let warnings = problems.into_iter().map(Line::from);
     let style = palette.style(Tone::Warning);
     frame.render_widget(
@@ -132,7 +132,7 @@ fn title_line<'a>(state: &State, palette: Palette, width: u16) -> Paragraph<'a> 
 }
 
 /// The tabs, or the path to what was opened.
-fn place_line<'a>(state: &State, palette: Palette) -> Paragraph<'a> {
+fn location_line<'a>(state: &State, palette: Palette) -> Paragraph<'a> {
     let mut spans = Vec::new();
     for (number, tab) in Tab::ALL.into_iter().enumerate() {
         let is_here = tab == state.tab;
@@ -151,7 +151,7 @@ fn place_line<'a>(state: &State, palette: Palette) -> Paragraph<'a> {
     }
     for view in &state.opened {
         let name = match view {
-            View::Server(view) => tables::name(&view.place.0),
+            View::Server(view) => tables::name(&view.server_key.0),
             View::Session(view) => format!("session {}", tables::name(&view.session)),
             View::Text(view) => view.title.clone(),
         };
@@ -185,7 +185,7 @@ fn view(frame: &mut Frame<'_>, state: &State, palette: Palette, area: Rect) {
             };
             let rows = [Constraint::Min(1), Constraint::Length(height)];
             let [first, second] = Layout::vertical(rows).areas(area);
-            let empty = told(&view.told, "no recorded sessions of this server");
+            let empty = placeholder(&view.content, "no recorded sessions of this server");
             list::draw(frame, &table, Some(list), empty, palette, first);
             if height > 2 {
                 titled(
@@ -252,18 +252,18 @@ fn nothing(state: &State) -> &'static str {
 }
 
 fn session_empty(view: &SessionView) -> &str {
-    match (&view.problem, view.is_told) {
+    match (&view.problem, view.has_content) {
         (Some(problem), _) => problem,
         (None, true) => "no recorded messages of this session",
         (None, false) => "looking …",
     }
 }
 
-fn told<'a, T>(told: &'a Told<T>, none: &'a str) -> &'a str {
-    match told {
-        Told::Waiting => "looking …",
-        Told::Problem(problem) => problem,
-        Told::Here(_) => none,
+fn placeholder<'a, T>(content: &'a Loadable<T>, none: &'a str) -> &'a str {
+    match content {
+        Loadable::Loading => "looking …",
+        Loadable::Failed(problem) => problem,
+        Loadable::Ready(_) => none,
     }
 }
 
@@ -277,8 +277,11 @@ fn footer_line<'a>(state: &State, palette: Palette) -> Paragraph<'a> {
         };
         return Paragraph::new(Line::from(text));
     }
-    if let Some(note) = &state.note {
-        let line = Line::styled(printable(&note.text, PROBLEM), palette.style(note.tone));
+    if let Some(status_line) = &state.status_line {
+        let line = Line::styled(
+            printable(&status_line.text, PROBLEM),
+            palette.style(status_line.tone),
+        );
         return Paragraph::new(line);
     }
     let keys = match state.opened.last() {

@@ -7,9 +7,9 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use ratatui::style::Color;
 
-use super::super::model::{Answer, Ask};
+use super::super::model::{Answer, ViewRequest};
 use super::super::testing::{
-    HOSTILE, NOW, answer, calls, example, hostile_reading, reading, request, sessions, state_of,
+    HOSTILE, NOW, answer, calls, example, hostile_reading, request, sessions, snapshot, state_of,
 };
 use super::super::update::{Input, update};
 use super::*;
@@ -22,24 +22,24 @@ fn press(state: &mut State, keys: &str) {
             '\t' => KeyCode::Tab,
             key => KeyCode::Char(key),
         };
-        for ask in update(state, Input::Key(KeyEvent::from(code))) {
-            let told = answer_to(ask);
-            update(state, Input::Answer(told));
+        for view_request in update(state, Input::Key(KeyEvent::from(code))) {
+            let result = answer_to(view_request);
+            update(state, Input::Answer(result));
         }
     }
 }
 
-fn answer_to(ask: Ask) -> Answer {
-    match ask {
-        Ask::Server(place) => Answer::Server {
-            place,
-            told: Ok((sessions(), calls())),
+fn answer_to(view_request: ViewRequest) -> Answer {
+    match view_request {
+        ViewRequest::Server(server_key) => Answer::Server {
+            server_key,
+            result: Ok((sessions(), calls())),
         },
-        Ask::Messages { session, before } => {
+        ViewRequest::Messages { session, before } => {
             let mut late = answer("s1", 4, 3, "2", 12_000_000_000, NOW);
             late.correlation = Some("late".to_owned());
             late.is_error = true;
-            let told = Ok(vec![
+            let result = Ok(vec![
                 late,
                 request("s1", 3, "2", NOW),
                 answer("s1", 2, 1, "1", 2_500_000, NOW),
@@ -48,10 +48,10 @@ fn answer_to(ask: Ask) -> Answer {
             Answer::Messages {
                 session,
                 before,
-                told,
+                result,
             }
         }
-        Ask::Message(number) => {
+        ViewRequest::Message(number) => {
             let mut message = request("s1", 1, "1", NOW);
             let hostile = serde_json::to_string(HOSTILE).unwrap();
             let json = format!(
@@ -61,14 +61,14 @@ fn answer_to(ask: Ask) -> Answer {
             message.message = serde_json::from_str(&json).unwrap();
             Answer::Message {
                 number,
-                told: Ok(Some(Box::new(message))),
+                result: Ok(Some(Box::new(message))),
             }
         }
-        Ask::Event(id) => Answer::Event {
+        ViewRequest::Event(id) => Answer::Event {
             id,
-            told: Ok(r#"{"type":"mcp_detection","detection":{"severity":"high"}}"#.to_owned()),
+            result: Ok(r#"{"type":"mcp_detection","detection":{"severity":"high"}}"#.to_owned()),
         },
-        Ask::Contain(..) => Answer::Contained(Err(
+        ViewRequest::Contain(..) => Answer::Contained(Err(
             "not permitted: polkit does not allow org.mcpinspect1.contain".to_owned(),
         )),
     }
@@ -131,13 +131,13 @@ fn what_is_missing_is_said() {
         "before_80x8",
         screen(&State::default(), (80, 8), true).backend()
     );
-    let mut gone = reading();
+    let mut gone = snapshot();
     gone.daemon = Err(
         "mcpinspectd is not running; start it with `sudo systemctl start mcpinspectd`".to_owned(),
     );
     let stopped = screen(&state_of(gone), (60, 8), true);
     insta::assert_snapshot!("no_daemon_60x8", stopped.backend());
-    let mut off = reading();
+    let mut off = snapshot();
     off.messages = Err(super::super::source::not_recorded());
     let unrecorded = screen(&state_of(off), (80, 12), true);
     insta::assert_snapshot!("no_store_80x12", unrecorded.backend());

@@ -6,16 +6,16 @@ use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
 use super::super::measure::{wrap, wrap_words, wrapped};
-use super::super::model::{TextView, Told};
+use super::super::model::{Loadable, TextView};
 use super::super::table::Tone;
 use super::Palette;
 
 /// Draws the lines that fit, starting at the scroll position.
 pub fn draw(frame: &mut Frame<'_>, view: &TextView, palette: Palette, area: Rect) {
-    let lines = match &view.told {
-        Told::Here(lines) => lines,
-        Told::Waiting => return,
-        Told::Problem(problem) => {
+    let lines = match &view.content {
+        Loadable::Ready(lines) => lines,
+        Loadable::Loading => return,
+        Loadable::Failed(problem) => {
             let lines = wrap_words(problem, usize::from(area.width));
             let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
             let style = palette.style(Tone::Warning);
@@ -29,12 +29,12 @@ pub fn draw(frame: &mut Frame<'_>, view: &TextView, palette: Palette, area: Rect
     let mut passed = 0;
     let mut shown = Vec::with_capacity(height);
     for line in lines {
-        let here = wrapped(line, width);
-        if passed + here > first {
+        let height = wrapped(line, width);
+        if passed + height > first {
             let parts = wrap(line, width).into_iter();
             shown.extend(parts.skip(first.saturating_sub(passed)).map(Line::from));
         }
-        passed += here;
+        passed += height;
         if shown.len() >= height {
             break;
         }

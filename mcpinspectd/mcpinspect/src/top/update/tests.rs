@@ -1,7 +1,7 @@
-use super::super::testing::{NOW, answer, example, message, reading, request};
+use super::super::testing::{NOW, answer, example, message, request, snapshot};
 use super::*;
 
-fn press(state: &mut State, code: KeyCode) -> Vec<Ask> {
+fn press(state: &mut State, code: KeyCode) -> Vec<ViewRequest> {
     update(state, Input::Key(KeyEvent::from(code)))
 }
 
@@ -15,7 +15,7 @@ fn selected(state: &State) -> Option<&str> {
     state.list()?.key()
 }
 
-fn everything() -> Place {
+fn everything() -> ServerKey {
     ("everything".to_owned(), Some(1000))
 }
 
@@ -42,27 +42,27 @@ fn a_server_leads_to_its_sessions_messages_and_texts() {
     let mut state = example();
     assert_eq!(
         press(&mut state, KeyCode::Enter),
-        [Ask::Server(everything())]
+        [ViewRequest::Server(everything())]
     );
     let sessions = super::super::testing::sessions();
     let calls = super::super::testing::calls();
-    let told = Ok((sessions, calls));
+    let result = Ok((sessions, calls));
     update(
         &mut state,
         Input::Answer(Answer::Server {
-            place: everything(),
-            told,
+            server_key: everything(),
+            result,
         }),
     );
-    let ask = Ask::Messages {
+    let view_request = ViewRequest::Messages {
         session: "s1".to_owned(),
         before: None,
     };
     assert_eq!(
         press(&mut state, KeyCode::Enter),
-        std::slice::from_ref(&ask)
+        std::slice::from_ref(&view_request)
     );
-    let told = Ok(vec![
+    let result = Ok(vec![
         answer("s1", 2, 1, "1", 5, NOW),
         request("s1", 1, "1", NOW),
     ]);
@@ -71,29 +71,29 @@ fn a_server_leads_to_its_sessions_messages_and_texts() {
         Input::Answer(Answer::Messages {
             session: "s1".to_owned(),
             before: None,
-            told,
+            result,
         }),
     );
     assert_eq!(selected(&state), Some("2"), "the newest");
-    assert_eq!(press(&mut state, KeyCode::Enter), [Ask::Message(2)]);
-    let told = Ok(Some(Box::new(message("s1", 2, "response", NOW))));
+    assert_eq!(press(&mut state, KeyCode::Enter), [ViewRequest::Message(2)]);
+    let result = Ok(Some(Box::new(message("s1", 2, "response", NOW))));
     update(
         &mut state,
-        Input::Answer(Answer::Message { number: 2, told }),
+        Input::Answer(Answer::Message { number: 2, result }),
     );
     let Some(View::Text(view)) = state.opened.last() else {
         panic!()
     };
     assert_eq!(
-        view.told.here().unwrap().last().unwrap(),
+        view.content.ready().unwrap().last().unwrap(),
         "Its text was not stored."
     );
     // While the text is shown, nothing is asked for again; while the session is, its messages are.
-    assert!(update(&mut state, Input::Reading(Box::new(reading()))).is_empty());
+    assert!(update(&mut state, Input::Snapshot(Box::new(snapshot()))).is_empty());
     press(&mut state, KeyCode::Esc);
     assert_eq!(
-        update(&mut state, Input::Reading(Box::new(reading()))),
-        [ask]
+        update(&mut state, Input::Snapshot(Box::new(snapshot()))),
+        [view_request]
     );
     press(&mut state, KeyCode::Esc);
     assert_eq!(selected(&state), Some("s1"));
@@ -111,12 +111,12 @@ fn another_users_sessions_are_not_this_servers() {
     let mut sessions = super::super::testing::sessions();
     sessions[0].uid = Some(1001);
     let count = sessions.len();
-    let told = Ok((sessions, Vec::new()));
+    let result = Ok((sessions, Vec::new()));
     update(
         &mut state,
         Input::Answer(Answer::Server {
-            place: everything(),
-            told,
+            server_key: everything(),
+            result,
         }),
     );
     assert_eq!(tables::current(&state).unwrap().rows.len(), count - 1);
@@ -132,7 +132,7 @@ fn a_session_is_followed_at_its_end_and_only_there() {
     let page = |last: u64| Answer::Messages {
         session: "s1".to_owned(),
         before: None,
-        told: Ok((last - 199..=last)
+        result: Ok((last - 199..=last)
             .rev()
             .map(|number| message("s1", number, "notification", NOW))
             .collect()),
@@ -144,13 +144,13 @@ fn a_session_is_followed_at_its_end_and_only_there() {
     update(&mut state, Input::Answer(page(310)));
     assert_eq!(selected(&state), Some("301"));
     // At the first known message, the ones before are asked for, once.
-    let before = Ask::Messages {
+    let before = ViewRequest::Messages {
         session: "s1".to_owned(),
         before: Some(101),
     };
     assert_eq!(press(&mut state, KeyCode::Home), [before]);
     assert!(press(&mut state, KeyCode::Up).is_empty());
-    let told = Ok((1..=100)
+    let result = Ok((1..=100)
         .rev()
         .map(|number| message("s1", number, "notification", NOW))
         .collect());
@@ -159,7 +159,7 @@ fn a_session_is_followed_at_its_end_and_only_there() {
         Input::Answer(Answer::Messages {
             session: "s1".to_owned(),
             before: Some(101),
-            told,
+            result,
         }),
     );
     assert_eq!(selected(&state), Some("101"), "stays where it was");
@@ -212,11 +212,14 @@ fn only_a_yes_freezes() {
     press(&mut state, KeyCode::Char('f'));
     assert_eq!(
         press(&mut state, KeyCode::Char('y')),
-        [Ask::Contain(everything(), ContainmentAction::Freeze)]
+        [ViewRequest::Contain(
+            everything(),
+            ContainmentAction::Freeze
+        )]
     );
     let refused = Err("not permitted: polkit does not allow it".to_owned());
     update(&mut state, Input::Answer(Answer::Contained(refused)));
-    assert!(state.note.as_ref().unwrap().text.contains("polkit"));
+    assert!(state.status_line.as_ref().unwrap().text.contains("polkit"));
     // A frozen one can run again.
     press(&mut state, KeyCode::Char('/'));
     type_in(&mut state, "frozen");
@@ -233,11 +236,17 @@ fn calls_and_findings_open_too() {
     let mut state = example();
     press(&mut state, KeyCode::Tab);
     assert_eq!(state.tab, Tab::Calls);
-    let asks = press(&mut state, KeyCode::Enter);
-    assert!(matches!(asks[..], [Ask::Message(_)]), "{asks:?}");
+    let requests = press(&mut state, KeyCode::Enter);
+    assert!(
+        matches!(requests[..], [ViewRequest::Message(_)]),
+        "{requests:?}"
+    );
     press(&mut state, KeyCode::Char('3'));
-    let asks = press(&mut state, KeyCode::Enter);
-    assert!(matches!(asks[..], [Ask::Event(_)]), "{asks:?}");
+    let requests = press(&mut state, KeyCode::Enter);
+    assert!(
+        matches!(requests[..], [ViewRequest::Event(_)]),
+        "{requests:?}"
+    );
     press(&mut state, KeyCode::BackTab);
     assert!(state.opened.is_empty() && state.tab == Tab::Calls);
 }
@@ -258,13 +267,13 @@ fn control_c_ends_it_wherever_one_is() {
 #[test]
 fn a_daemon_that_stops_leaves_a_word_and_comes_back() {
     let mut state = example();
-    let mut gone = reading();
+    let mut gone = snapshot();
     gone.daemon = Err("mcpinspectd is not running".to_owned());
-    update(&mut state, Input::Reading(Box::new(gone)));
+    update(&mut state, Input::Snapshot(Box::new(gone)));
     assert_eq!(state.problems(), ["mcpinspectd is not running"]);
     press(&mut state, KeyCode::Enter);
     press(&mut state, KeyCode::Char('f'));
     assert!(state.opened.is_empty() && state.dialog.is_none());
-    update(&mut state, Input::Reading(Box::new(reading())));
+    update(&mut state, Input::Snapshot(Box::new(snapshot())));
     assert!(state.problems().is_empty() && selected(&state).is_some());
 }

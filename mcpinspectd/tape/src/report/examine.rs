@@ -12,19 +12,19 @@ use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::detect::{ActiveRules, WeightedRules};
 use mcpinspect_judge::registry::Registry;
 
-use super::collect::Noted;
+use super::collect::SessionEvent;
 use crate::read::{TapeReader, TapeSource};
 
 /// Bytes of an event's JSON.
 const EVENT: usize = 16 << 10;
 
 /// Examines a tape. Every tool on it is new: what is pinned on this machine does not matter.
-pub struct Finder {
+pub struct TapeExaminer {
     engine: Engine,
-    noted: Vec<Noted>,
+    events: Vec<SessionEvent>,
 }
 
-impl Finder {
+impl TapeExaminer {
     /// With the built-in rules.
     pub fn new() -> Self {
         let active = ActiveRules::new(WeightedRules::builtin());
@@ -34,7 +34,7 @@ impl Finder {
                 Registry::in_memory(),
                 Box::new(RuntimeDetector::new(active.into())),
             ),
-            noted: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -45,12 +45,12 @@ impl Finder {
     pub fn examine<R: BufRead>(
         mut self,
         tape: TapeReader<R>,
-        mut take: impl FnMut(Noted),
+        mut take: impl FnMut(SessionEvent),
     ) -> Result<(), TapeError> {
         let mut source = TapeSource::new(tape);
         loop {
             let progress = source.poll(&mut self);
-            self.noted.drain(..).for_each(&mut take);
+            self.events.drain(..).for_each(&mut take);
             if !matches!(progress?, Progress::Open) {
                 return Ok(());
             }
@@ -58,27 +58,27 @@ impl Finder {
     }
 }
 
-impl Default for Finder {
+impl Default for TapeExaminer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl InputSink for Finder {
+impl InputSink for TapeExaminer {
     fn input(&mut self, input: Input<'_>) {
-        let Self { engine, noted } = self;
-        engine.handle(input, &mut Notes(noted));
+        let Self { engine, events } = self;
+        engine.handle(input, &mut EventCollector(events));
     }
 }
 
 /// Keeps the events.
-struct Notes<'a>(&'a mut Vec<Noted>);
+struct EventCollector<'a>(&'a mut Vec<SessionEvent>);
 
-impl OutputSink for Notes<'_> {
+impl OutputSink for EventCollector<'_> {
     fn output(&mut self, output: Output<'_>) {
         if let Output::Event(event) = output {
             let json = event_json(event, "", EVENT).map(|json| json.text);
-            self.0.push(Noted {
+            self.0.push(SessionEvent {
                 time: event.time,
                 kind: event.kind().name().to_owned(),
                 severity: event

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::super::bytes::put_text;
 use super::super::entry::Machine;
 use super::super::row::{Definition, Row, key};
-use super::super::value::Sight;
+use super::super::value::SightingRange;
 use super::columns::read_bytes;
 
 /// A definition without a name, which differs from no definition. No text contains this.
@@ -26,22 +26,24 @@ pub struct SeenItem {
 
 impl SeenItem {
     /// What a row is about, which host saw it, and when; `None` for rows of other kinds.
-    pub fn of(row: &Row<'_>) -> Option<(Self, Machine, Sight)> {
-        let (server, part, tool, detail, machine, sight) = match row {
-            Row::Server(server, machine, sight) => (server, 0, "", String::new(), machine, sight),
-            Row::Fingerprint(server, fingerprint, machine, sight) => {
-                (server, 1, "", (*fingerprint).to_owned(), machine, sight)
+    pub fn of(row: &Row<'_>) -> Option<(Self, Machine, SightingRange)> {
+        let (server, part, tool, detail, machine, sighting) = match row {
+            Row::Server(server, machine, sighting) => {
+                (server, 0, "", String::new(), machine, sighting)
             }
-            Row::Version(server, version, machine, sight) => {
-                (server, 2, "", (*version).to_owned(), machine, sight)
+            Row::Fingerprint(server, fingerprint, machine, sighting) => {
+                (server, 1, "", (*fingerprint).to_owned(), machine, sighting)
             }
-            Row::Tool(server, tool, machine, definition, sight) => {
+            Row::Version(server, version, machine, sighting) => {
+                (server, 2, "", (*version).to_owned(), machine, sighting)
+            }
+            Row::Tool(server, tool, machine, definition, sighting) => {
                 let detail = match definition.shown() {
                     None => String::new(),
                     Some(name) if name.is_empty() => UNNAMED.to_owned(),
                     Some(name) => name,
                 };
-                (server, 3, *tool, detail, machine, sight)
+                (server, 3, *tool, detail, machine, sighting)
             }
             _ => return None,
         };
@@ -51,7 +53,7 @@ impl SeenItem {
             tool: tool.as_bytes().to_vec(),
             detail: detail.into_bytes(),
         };
-        Some((item, *machine, *sight))
+        Some((item, *machine, *sighting))
     }
 
     /// Appends its columns.
@@ -120,24 +122,24 @@ mod tests {
 
     #[test]
     fn columns_are_the_key_in_other_words() {
-        let (machine, sight) = (Machine([7; 16]), Sight::at(Timestamp(5_000)));
+        let (machine, sighting) = (Machine([7; 16]), SightingRange::at(Timestamp(5_000)));
         for row in [
-            Row::Server("ü s", machine, sight),
-            Row::Fingerprint("notes", "f1", machine, sight),
-            Row::Version("notes", "", machine, sight),
-            Row::Tool("notes", "", machine, Definition::Gone, sight),
-            Row::Tool("notes", "read", machine, Definition::Other(""), sight),
-            Row::Tool("notes", "read", machine, Definition::Other("v2"), sight),
+            Row::Server("ü s", machine, sighting),
+            Row::Fingerprint("notes", "f1", machine, sighting),
+            Row::Version("notes", "", machine, sighting),
+            Row::Tool("notes", "", machine, Definition::Gone, sighting),
+            Row::Tool("notes", "read", machine, Definition::Other(""), sighting),
+            Row::Tool("notes", "read", machine, Definition::Other("v2"), sighting),
             Row::Tool(
                 "notes",
                 "read",
                 machine,
                 Definition::Hash([0xab; 32]),
-                sight,
+                sighting,
             ),
         ] {
             let (item, seen_by, seen) = SeenItem::of(&row).unwrap();
-            assert_eq!((seen_by, seen), (machine, sight));
+            assert_eq!((seen_by, seen), (machine, sighting));
             let mut columns = Vec::new();
             item.put(&mut columns).unwrap();
             let read = SeenItem::read(&mut columns.as_slice(), &[0xff]).unwrap();
@@ -145,7 +147,7 @@ mod tests {
             let (mut key, behind) = item.key().unwrap();
             key.extend_from_slice(&machine.0);
             key.extend_from_slice(&behind);
-            let value = super::super::super::value::Value::Sight(sight);
+            let value = super::super::super::value::Value::SightingRange(sighting);
             assert_eq!(Row::read(&key, value), Some(row));
         }
     }

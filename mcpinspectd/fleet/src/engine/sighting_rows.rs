@@ -11,10 +11,10 @@ use std::io::{self, BufReader, Read};
 use mcpinspect_core::model::Timestamp;
 
 use super::super::entry::Machine;
-use super::super::value::{Sight, Value};
+use super::super::value::{SightingRange, Value};
 use super::columns::{read_bytes, read_length, read_u64, time};
-use super::place::SeenItem;
 use super::schema::Database;
+use super::seen_item::SeenItem;
 use super::sorted::{BLOCK, Sorted, broken};
 use super::{Engine, EngineError};
 
@@ -56,7 +56,7 @@ struct Line {
 
 /// These rows.
 #[derive(Debug)]
-pub struct Sighted<'a, E: Engine> {
+pub struct SightingRows<'a, E: Engine> {
     engine: &'a E,
     database: &'a Database,
     /// Rows in one answer with lists.
@@ -69,18 +69,22 @@ pub struct Sighted<'a, E: Engine> {
     lines: Vec<Line>,
     next: usize,
     key: Vec<u8>,
-    sight: Sight,
+    sighting: SightingRange,
     is_over: bool,
 }
 
-impl<'a, E: Engine> Sighted<'a, E> {
+impl<'a, E: Engine> SightingRows<'a, E> {
     /// Asks how many there are, in order to read them in this many bytes of memory.
     ///
     /// # Errors
     /// See [`EngineError`].
-    pub fn ask(engine: &'a E, database: &'a Database, memory: usize) -> Result<Self, EngineError> {
+    pub fn query(
+        engine: &'a E,
+        database: &'a Database,
+        memory: usize,
+    ) -> Result<Self, EngineError> {
         let rows_max = (memory / ROW_COST) as u64;
-        let counts = Counts::ask(engine, database, "server", "")?;
+        let counts = Counts::query(engine, database, "server", "")?;
         let ranges = ranges(counts, rows_max)?.into_iter();
         let spans = ranges.map(|range| match range.rows <= rows_max {
             false => Span::Server(range.from),
@@ -97,7 +101,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
             lines: Vec::new(),
             next: 0,
             key: Vec::new(),
-            sight: Sight::at(Timestamp(0)),
+            sighting: SightingRange::at(Timestamp(0)),
             is_over: false,
         })
     }
@@ -131,7 +135,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
             let db = self.database.name();
             self.answer = Some(match span {
                 Span::Lines(server, part, tool) => {
-                    let answer = self.engine.ask(&lines(db, &wanted, part))?;
+                    let answer = self.engine.query(&lines(db, &wanted, part))?;
                     let item = SeenItem {
                         server,
                         part,
@@ -141,7 +145,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
                     Answer::Lines(BufReader::with_capacity(BLOCK, answer), item)
                 }
                 _ => {
-                    let answer = self.engine.ask(&lists(db, &wanted))?;
+                    let answer = self.engine.query(&lists(db, &wanted))?;
                     let mut answer = BufReader::with_capacity(BLOCK, answer);
                     let first = SeenItem::read(&mut answer, END).map_err(broken)?;
                     Answer::Lists(answer, first)
@@ -157,7 +161,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
         let mut parts = Vec::new();
         for part in 0..=3 {
             let wanted = format!("WHERE server = {} AND part = {part}", literal(server));
-            let counts = Counts::ask(self.engine, self.database, "tool", &wanted)?;
+            let counts = Counts::query(self.engine, self.database, "tool", &wanted)?;
             for range in ranges(counts, self.rows_max)? {
                 let server = server.to_vec();
                 parts.push(match range.rows <= self.rows_max {
@@ -261,7 +265,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
             last = last.max(same.last);
             self.next += 1;
         }
-        self.sight = Sight {
+        self.sighting = SightingRange {
             first: time(first),
             last: time(last),
             count: 0,
@@ -276,7 +280,7 @@ impl<'a, E: Engine> Sighted<'a, E> {
     }
 }
 
-impl<E: Engine> Sorted for Sighted<'_, E> {
+impl<E: Engine> Sorted for SightingRows<'_, E> {
     fn advance(&mut self) -> io::Result<()> {
         match self.is_over {
             true => Ok(()),
@@ -289,7 +293,7 @@ impl<E: Engine> Sorted for Sighted<'_, E> {
     }
 
     fn value(&self) -> Value {
-        Value::Sight(self.sight)
+        Value::SightingRange(self.sighting)
     }
 }
 
@@ -297,7 +301,7 @@ impl<E: Engine> Sorted for Sighted<'_, E> {
 struct Counts<R>(BufReader<R>);
 
 impl<R: Read> Counts<R> {
-    fn ask(
+    fn query(
         engine: &impl Engine<Answer = R>,
         database: &Database,
         column: &str,
@@ -314,7 +318,7 @@ ORDER BY name FORMAT RowBinary"
         );
         Ok(Self(BufReader::with_capacity(
             BLOCK,
-            engine.ask(&question)?,
+            engine.query(&question)?,
         )))
     }
 }

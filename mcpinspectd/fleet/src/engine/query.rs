@@ -11,7 +11,7 @@ use super::super::row::Row;
 use super::facts::Facts;
 use super::inventory::Inventory;
 use super::schema::Database;
-use super::sighted::Sighted;
+use super::sighting_rows::SightingRows;
 use super::sorted::{Part, Sorted};
 use super::{Engine, EngineError};
 
@@ -44,10 +44,11 @@ pub fn rows<'a, E: Engine>(
 where
     E::Answer: 'a,
 {
-    let mut parts: Vec<Box<dyn Sorted + 'a>> = vec![Box::new(Facts::ask(engine, database, part)?)];
+    let mut parts: Vec<Box<dyn Sorted + 'a>> =
+        vec![Box::new(Facts::query(engine, database, part)?)];
     if part == Part::All {
-        parts.push(Box::new(Inventory::ask(engine, database)?));
-        parts.push(Box::new(Sighted::ask(engine, database, memory)?));
+        parts.push(Box::new(Inventory::query(engine, database)?));
+        parts.push(Box::new(SightingRows::query(engine, database, memory)?));
     }
     for part in &mut parts {
         part.advance()?;
