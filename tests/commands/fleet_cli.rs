@@ -164,9 +164,9 @@ fn a_journal_that_was_changed_is_left_out() {
     journal(&good, &["oslo"]);
     journal(&bad, &["rome"]);
     let mut bytes = std::fs::read(&bad).unwrap();
-    let place = b"MCPINSPECT_SERVER=notes";
-    let at = bytes.windows(place.len()).position(|part| part == place);
-    bytes[at.unwrap() + place.len() - 1] = b'z';
+    let needle = b"MCPINSPECT_SERVER=notes";
+    let at = bytes.windows(needle.len()).position(|part| part == needle);
+    bytes[at.unwrap() + needle.len() - 1] = b'z';
     std::fs::write(&bad, bytes).unwrap();
     let directory = ["--directory", folder.path().to_str().unwrap()];
     let hosts = |report: &Value| report["hosts"].as_array().unwrap().len();
@@ -216,14 +216,18 @@ mod as_root {
         let work = folder.path().display();
         let conf = format!("{from}global(workDirectory=\"{work}\")\n{to}");
         std::fs::write(folder.path().join("rsyslog.conf"), conf).unwrap();
-        let place = folder.path().join("journals");
+        let journals = folder.path().join("journals");
         let machine = std::fs::read_to_string("/etc/machine-id").unwrap();
-        std::fs::create_dir_all(place.join(machine.trim())).unwrap();
-        std::fs::copy(&original, place.join(machine.trim()).join("system.journal")).unwrap();
+        std::fs::create_dir_all(journals.join(machine.trim())).unwrap();
+        std::fs::copy(
+            &original,
+            journals.join(machine.trim()).join("system.journal"),
+        )
+        .unwrap();
         let path = folder.path().to_owned();
         support::in_own_mounts(move || {
             std::fs::create_dir_all("/var/log/journal").unwrap();
-            support::put_in_place(&place, "/var/log/journal");
+            support::put_in_place(&journals, "/var/log/journal");
             let mut rsyslog = Command::new("/usr/sbin/rsyslogd")
                 .args(["-n", "-f"])
                 .arg(path.join("rsyslog.conf"))

@@ -38,13 +38,13 @@ when = { method = "sampling/createMessage" }
 action = "block"
 "#;
 
-struct Place(tempfile::TempDir);
+struct Workspace(tempfile::TempDir);
 
-impl Place {
+impl Workspace {
     fn new(policy: &str) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        std::fs::write(place.path("p.toml"), policy).unwrap();
-        place
+        let workspace = Self(tempfile::tempdir().unwrap());
+        std::fs::write(workspace.path("p.toml"), policy).unwrap();
+        workspace
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -151,8 +151,8 @@ fn call(id: u64, tool: &str) -> String {
 
 #[test]
 fn rules_are_enforced_in_both_directions() {
-    let place = Place::new(RULES);
-    let mut guarded = Conversation::start(place.python(ECHO));
+    let workspace = Workspace::new(RULES);
+    let mut guarded = Conversation::start(workspace.python(ECHO));
     guarded.say(&call(1, "read"));
     assert!(guarded.hear().contains(r#"\"name\":\"read\""#));
     guarded.say(&call(2, "write"));
@@ -177,26 +177,26 @@ fn rules_are_enforced_in_both_directions() {
     assert!(guarded.hear().contains("last"));
     drop(guarded.child.stdin.take());
     assert!(guarded.child.wait().unwrap().success());
-    let actions: Vec<Value> = place
+    let actions: Vec<Value> = workspace
         .decisions()
         .iter()
         .map(|line| line["action"].clone())
         .collect();
     assert_eq!(actions, ["block", "modify", "refuse"]);
-    let modified = &place.decisions()[1];
+    let modified = &workspace.decisions()[1];
     assert_eq!(modified["after"], r#"{"said": "«redacted»"}"#);
     assert_eq!(modified["rules"][0]["id"], "masked");
 }
 
 #[test]
 fn a_server_s_request_is_answered_in_the_client_s_place() {
-    let place = Place::new(RULES);
+    let workspace = Workspace::new(RULES);
     let server = r#"
 import sys
 print('{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}')
 print("heard " + sys.stdin.readline(), end="")
 "#;
-    let mut guarded = Conversation::start(place.python(server));
+    let mut guarded = Conversation::start(workspace.python(server));
     let heard = guarded.hear();
     assert!(
         heard.starts_with(r#"heard {"jsonrpc":"2.0","id":"s","error""#),
@@ -211,25 +211,25 @@ const ODD: &[u8] = b"stray output\n\n \t\r\n{\"jsonrpc\":\"2.0\" , \"method\":\"
 #[test]
 fn every_byte_passes_where_nothing_matches() {
     for policy in ["", JUDGED] {
-        let place = Place::new(policy);
-        let output = talk(place.guard(&["cat"]), &[ODD]);
+        let workspace = Workspace::new(policy);
+        let output = talk(workspace.guard(&["cat"]), &[ODD]);
         assert_eq!(output.stdout, ODD, "{policy}");
         assert!(output.status.success());
-        assert!(place.decisions().is_empty());
+        assert!(workspace.decisions().is_empty());
         // Eight mebibytes in one message, there and back.
         let large = format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":\"{}\"}}\n",
             "a\\n".repeat(8 << 20 >> 1)
         );
-        let output = talk(place.guard(&["cat"]), &[large.as_bytes()]);
+        let output = talk(workspace.guard(&["cat"]), &[large.as_bytes()]);
         assert!(output.stdout == large.as_bytes());
     }
 }
 
 #[test]
 fn the_end_of_the_server_is_the_end_of_the_guard() {
-    let place = Place::new(JUDGED);
-    let ends = |script: &str| talk(place.guard(&["sh", "-c", script]), &[]);
+    let workspace = Workspace::new(JUDGED);
+    let ends = |script: &str| talk(workspace.guard(&["sh", "-c", script]), &[]);
     let output = ends("echo out; echo err >&2; exit 42");
     assert_eq!(
         (output.status.code(), &*output.stdout, &*output.stderr),
@@ -239,15 +239,15 @@ fn the_end_of_the_server_is_the_end_of_the_guard() {
     assert_eq!(ends("kill -TERM $$").status.signal(), Some(15));
     assert_eq!(ends("kill -SEGV $$").status.signal(), Some(11));
     assert_eq!(ends("echo $THING; exit 0").stdout, b"\n");
-    let mut with = place.guard(&["sh", "-c", "echo $THING; pwd"]);
+    let mut with = workspace.guard(&["sh", "-c", "echo $THING; pwd"]);
     with.env("THING", "there").current_dir("/usr");
     assert_eq!(talk(with, &[]).stdout, b"there\n/usr\n");
-    let missing = talk(place.guard(&["/nonexistent/server"]), &[]);
+    let missing = talk(workspace.guard(&["/nonexistent/server"]), &[]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot start"));
     // A helper that keeps the pipes does not keep the guard.
     let started = Instant::now();
-    let mut child = place
+    let mut child = workspace
         .guard(&["sh", "-c", "sleep 30 2>/dev/null & echo on; exit 3"])
         .spawn()
         .unwrap();
@@ -269,8 +269,8 @@ print("ready", flush=True)
 while True:
     time.sleep(0.05)
 "#;
-    let place = Place::new(JUDGED);
-    let mut guarded = Conversation::start(place.python(server));
+    let workspace = Workspace::new(JUDGED);
+    let mut guarded = Conversation::start(workspace.python(server));
     assert_eq!(guarded.hear(), "ready");
     for (signal, heard) in [
         (Signal::SIGHUP, "got 1"),
@@ -282,7 +282,8 @@ while True:
     }
     assert_eq!(guarded.child.wait().unwrap().code(), Some(5));
     // Whoever kills the guard means the server.
-    let mut guarded = Conversation::start(place.guard(&["sh", "-c", "echo $$; exec sleep 600"]));
+    let mut guarded =
+        Conversation::start(workspace.guard(&["sh", "-c", "echo $$; exec sleep 600"]));
     let server: i32 = guarded.hear().parse().unwrap();
     guarded.signal(Signal::SIGKILL);
     guarded.child.wait().unwrap();
@@ -298,25 +299,26 @@ while True:
 
 #[test]
 fn half_closed_pipes_stay_half_closed() {
-    let place = Place::new(JUDGED);
+    let workspace = Workspace::new(JUDGED);
     // The client closes its side first, and still gets its answers.
     let server = "import sys\nall = sys.stdin.read()\nprint(len(all))\nsys.exit(4)\n";
-    let output = talk(place.python(server), &[b"{}\n", b"rest"]);
+    let output = talk(workspace.python(server), &[b"{}\n", b"rest"]);
     assert_eq!(
         (output.status.code(), &*output.stdout),
         (Some(4), b"7\n".as_slice())
     );
     // The server closes its output, and still reads.
     let server = "import os, sys\nos.close(1)\nall = sys.stdin.read()\nopen(sys.argv[0] + '.heard', 'w').write(all)\nos._exit(6)\n";
-    let mut guarded = Conversation::start(place.python(server));
+    let mut guarded = Conversation::start(workspace.python(server));
     assert_eq!(guarded.lines.read(&mut [0; 1]).unwrap(), 0);
     guarded.say("{\"late\":1}");
     drop(guarded.child.stdin.take());
     assert_eq!(guarded.child.wait().unwrap().code(), Some(6));
-    let heard = std::fs::read(place.path("server.py.heard")).unwrap();
+    let heard = std::fs::read(workspace.path("server.py.heard")).unwrap();
     assert_eq!(heard, b"{\"late\":1}\n");
     // The server closes its input: the client's pipe breaks, as it would have.
-    let mut guarded = Conversation::start(place.guard(&["sh", "-c", "exec 0<&-; sleep 2; exit 7"]));
+    let mut guarded =
+        Conversation::start(workspace.guard(&["sh", "-c", "exec 0<&-; sleep 2; exit 7"]));
     let mut input = guarded.child.stdin.take().unwrap();
     let breaks = Instant::now() + Duration::from_secs(10);
     while input.write_all(b"{}\n").is_ok() {
@@ -325,7 +327,7 @@ fn half_closed_pipes_stay_half_closed() {
     }
     assert_eq!(guarded.child.wait().unwrap().code(), Some(7));
     // The client closes its output: the server's pipe breaks.
-    let mut guarded = Conversation::start(place.guard(&[
+    let mut guarded = Conversation::start(workspace.guard(&[
         "sh",
         "-c",
         "while echo {} 2>/dev/null; do sleep 0.01; done; exit 8",
@@ -343,8 +345,8 @@ fn half_closed_pipes_stay_half_closed() {
 
 #[test]
 fn what_a_slow_client_has_not_read_is_not_lost() {
-    let place = Place::new(JUDGED);
-    let mut child = place
+    let workspace = Workspace::new(JUDGED);
+    let mut child = workspace
         .guard(&[
             "sh",
             "-c",
@@ -365,26 +367,26 @@ fn what_a_slow_client_has_not_read_is_not_lost() {
 fn what_is_too_long_to_be_judged() {
     let long = format!("{{\"a\":\"{}\"}}\nshort\n", "x".repeat(65 << 20));
     for (how, length) in [("closed", 6), ("open", long.len())] {
-        let place = Place::new(JUDGED);
+        let workspace = Workspace::new(JUDGED);
         let mut guard = Command::new(built("mcpinspect"));
         guard
             .args(["guard", "--on-failure", how, "--policy"])
-            .arg(place.path("p.toml"));
+            .arg(workspace.path("p.toml"));
         guard
             .arg("--log")
-            .arg(place.path("log"))
+            .arg(workspace.path("log"))
             .args(["--", "cat"]);
         guard.stdin(Stdio::piped()).stdout(Stdio::piped());
         let output = talk(guard, &[long.as_bytes()]);
         assert_eq!(output.stdout.len(), length, "{how}");
-        assert_eq!(place.decisions()[0]["reason"], "too_long");
+        assert_eq!(workspace.decisions()[0]["reason"], "too_long");
     }
 }
 
 #[test]
 fn a_policy_with_a_mistake_is_not_enforced_in_part() {
-    let place = Place::new("[[rule]]\nid = \"a\"\n");
-    let output = talk(place.guard(&["echo", "started"]), &[]);
+    let workspace = Workspace::new("[[rule]]\nid = \"a\"\n");
+    let output = talk(workspace.guard(&["echo", "started"]), &[]);
     assert_eq!(
         (output.status.code(), &*output.stdout),
         (Some(2), b"".as_slice())
@@ -392,7 +394,7 @@ fn a_policy_with_a_mistake_is_not_enforced_in_part() {
     let mut guard = Command::new(built("mcpinspect"));
     guard
         .args(["guard", "--on-failure", "open", "--policy"])
-        .arg(place.path("p.toml"));
+        .arg(workspace.path("p.toml"));
     guard.args(["--", "echo", "started"]);
     guard
         .stdin(Stdio::piped())
@@ -412,7 +414,7 @@ proptest! {
         tools in prop::collection::vec(prop::sample::select(vec!["read", "write", "x"]), 1..20),
         cuts in prop::collection::vec(1_usize..60, 1..40),
     ) {
-        let place = Place::new(RULES);
+        let workspace = Workspace::new(RULES);
         let mut text = Vec::new();
         for (id, tool) in tools.iter().enumerate() {
             text.extend(call(id as u64, tool).into_bytes());
@@ -425,7 +427,7 @@ proptest! {
             pieces.push(piece);
             rest = after;
         }
-        let output = talk(place.guard(&["cat"]), &pieces);
+        let output = talk(workspace.guard(&["cat"]), &pieces);
         let lines: Vec<&[u8]> = output.stdout.split_inclusive(|byte| *byte == b'\n').collect();
         let passed: Vec<u8> = lines.iter().copied().filter(|line| !line.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\"")).flatten().copied().collect();
         let expected: Vec<u8> = text
@@ -436,7 +438,7 @@ proptest! {
             .collect();
         prop_assert_eq!(passed, expected);
         let blocked = tools.iter().filter(|tool| **tool == "write").count();
-        prop_assert_eq!(place.decisions().len(), blocked);
+        prop_assert_eq!(workspace.decisions().len(), blocked);
         let answers = lines.iter().filter(|line| line.windows(10).any(|part| part == b"Read only.")).count();
         prop_assert_eq!(answers, blocked);
     }

@@ -26,7 +26,7 @@ for line in sys.stdin:
 
 /// A guard in front of that server, and its client.
 struct Guarded {
-    place: tempfile::TempDir,
+    directory: tempfile::TempDir,
     child: Child,
     lines: BufReader<ChildStdout>,
 }
@@ -34,19 +34,19 @@ struct Guarded {
 impl Guarded {
     fn start(policy: &str, arguments: &[&str], bus: Option<&str>) -> Self {
         require(&["python3"]);
-        let place = tempfile::tempdir().unwrap();
-        let policy = policy.replace("PLACE", &place.path().display().to_string());
-        std::fs::write(place.path().join("p.toml"), policy).unwrap();
-        std::fs::write(place.path().join("server.py"), SERVER).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let policy = policy.replace("PLACE", &directory.path().display().to_string());
+        std::fs::write(directory.path().join("p.toml"), policy).unwrap();
+        std::fs::write(directory.path().join("server.py"), SERVER).unwrap();
         let mut child = Command::new(built("mcpinspect"))
             .arg("guard")
             .arg("--policy")
-            .arg(place.path().join("p.toml"))
+            .arg(directory.path().join("p.toml"))
             .arg("--log")
-            .arg(place.path().join("log"))
+            .arg(directory.path().join("log"))
             .args(arguments)
             .args(["--server=files", "--", "python3", "-u"])
-            .arg(place.path().join("server.py"))
+            .arg(directory.path().join("server.py"))
             .env(
                 "DBUS_SESSION_BUS_ADDRESS",
                 bus.unwrap_or("unix:path=/nowhere"),
@@ -58,7 +58,7 @@ impl Guarded {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Self {
-            place,
+            directory,
             child,
             lines,
         }
@@ -88,7 +88,11 @@ impl Guarded {
         let mut stderr = self.child.stderr.take().unwrap();
         stderr.read_to_string(&mut errors).unwrap();
         self.child.wait().unwrap();
-        (lines(self.place.path().join("log")), errors, self.place)
+        (
+            lines(self.directory.path().join("log")),
+            errors,
+            self.directory,
+        )
     }
 }
 
@@ -268,12 +272,12 @@ to = { file = "PLACE/missing/copies" }
         guarded.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "a", "arguments": {"password": long}}}));
         assert_eq!(guarded.hear()["id"], id);
     }
-    let (_, errors, place) = guarded.end();
+    let (_, errors, directory) = guarded.end();
     assert!(
         errors.contains("the rule `nowhere` cannot copy") && errors.lines().count() == 1,
         "{errors}"
     );
-    let copies = lines(place.path().join("copies"));
+    let copies = lines(directory.path().join("copies"));
     assert_eq!(copies.len(), 40);
     for (number, copy) in copies.iter().enumerate() {
         let direction = ["client_to_server", "server_to_client"][number % 2];
@@ -289,10 +293,10 @@ to = { file = "PLACE/missing/copies" }
         long
     );
     eventually("what the command writes", || {
-        (lines(place.path().join("piped")).len() == 20).then_some(())
+        (lines(directory.path().join("piped")).len() == 20).then_some(())
     });
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(place.path().join("copies")).unwrap();
+    let mode = std::fs::metadata(directory.path().join("copies")).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
 }
 

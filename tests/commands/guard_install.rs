@@ -117,7 +117,7 @@ fn a_client_starts_its_servers_through_the_guard_and_then_no_longer() {
     let path = home.path(".cursor/mcp.json");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
 
-    let told = home.install(&["cursor"]);
+    let report = home.install(&["cursor"]);
     for part in [
         "  files: guarded\n",
         "  plain: guarded\n",
@@ -125,7 +125,7 @@ fn a_client_starts_its_servers_through_the_guard_and_then_no_longer() {
         "mcp.json.mcpinspect-backup\n",
         "restart the client",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(report.contains(part), "{report}");
     }
     let text = home.read(".cursor/mcp.json");
     assert!(text.starts_with("{\n    // mine\n"), "{text}");
@@ -153,14 +153,14 @@ fn a_client_starts_its_servers_through_the_guard_and_then_no_longer() {
         format!("{call}\n")
     );
 
-    let told = home.install(&["cursor"]);
-    assert!(told.contains("  files: already guarded\n"), "{told}");
+    let report = home.install(&["cursor"]);
+    assert!(report.contains("  files: already guarded\n"), "{report}");
     assert_eq!(home.read(".cursor/mcp.json"), text);
 
-    let told = home.uninstall(&["cursor"]);
+    let report = home.uninstall(&["cursor"]);
     assert!(
-        told.contains("files: started without the guard again"),
-        "{told}"
+        report.contains("files: started without the guard again"),
+        "{report}"
     );
     assert_eq!(home.read(".cursor/mcp.json"), CURSOR);
     assert_eq!(
@@ -172,8 +172,8 @@ fn a_client_starts_its_servers_through_the_guard_and_then_no_longer() {
         fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
         0o640
     );
-    let told = home.uninstall(&["cursor"]);
-    assert!(told.contains("files: not guarded"), "{told}");
+    let report = home.uninstall(&["cursor"]);
+    assert!(report.contains("files: not guarded"), "{report}");
 }
 
 #[test]
@@ -181,21 +181,21 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
     let home = Home::new();
     home.write(".cursor/mcp.json", CURSOR);
     let before = fs::metadata(home.path(".cursor/mcp.json")).unwrap();
-    let told = home.install(&["cursor", "files", "--dry-run"]);
+    let report = home.install(&["cursor", "files", "--dry-run"]);
     assert!(
-        told.contains("\n-        \"files\": {\"command\": \"cat\", \"args\": []},\n"),
-        "{told}"
+        report.contains("\n-        \"files\": {\"command\": \"cat\", \"args\": []},\n"),
+        "{report}"
     );
     assert!(
-        told.contains("\n+        \"files\": {\"command\": \""),
-        "{told}"
+        report.contains("\n+        \"files\": {\"command\": \""),
+        "{report}"
     );
     assert!(
-        told.contains("\"--server=files\", \"--\", \"cat\"]},\n"),
-        "{told}"
+        report.contains("\"--server=files\", \"--\", \"cat\"]},\n"),
+        "{report}"
     );
-    assert!(told.contains("files: would be guarded"), "{told}");
-    assert!(!told.contains("plain: "), "{told}");
+    assert!(report.contains("files: would be guarded"), "{report}");
+    assert!(!report.contains("plain: "), "{report}");
     assert_eq!(home.read(".cursor/mcp.json"), CURSOR);
     assert_eq!(home.files(".cursor"), ["mcp.json"]);
     let after = fs::metadata(home.path(".cursor/mcp.json")).unwrap();
@@ -226,8 +226,8 @@ fn what_was_changed_since_stays_changed() {
     );
     let text = home.read("p/.mcp.json").replace("\"-u\"", "\"-u\", \"-n\"");
     home.write("p/.mcp.json", &text);
-    let told = run("uninstall", &["claude-code"]);
-    assert!(told.contains("as it was before the guard: "), "{told}");
+    let report = run("uninstall", &["claude-code"]);
+    assert!(report.contains("as it was before the guard: "), "{report}");
     assert_eq!(
         home.read("p/.mcp.json"),
         r#"{"mcpServers":{"a":{"command":"cat","args":["-u", "-n"]},"b":{"command":"cat"}}}"#
@@ -255,12 +255,15 @@ fn a_file_by_its_path_and_one_that_is_kept_elsewhere() {
     symlink(home.path("dotfiles/code.json"), &link).unwrap();
     if nix::unistd::geteuid().is_root() {
         let policy = home.path("policy.toml");
-        let told = home.refused(&["install", "vscode", "--policy", policy.to_str().unwrap()]);
-        assert!(told.contains("symbolic link"), "{told}");
-        assert!(told.contains("dotfiles/code.json"), "what to do: {told}");
+        let report = home.refused(&["install", "vscode", "--policy", policy.to_str().unwrap()]);
+        assert!(report.contains("symbolic link"), "{report}");
+        assert!(
+            report.contains("dotfiles/code.json"),
+            "what to do: {report}"
+        );
         symlink(home.path("dotfiles"), home.path("linked")).unwrap();
-        let told = home.refused(&["uninstall", "linked/code.json"]);
-        assert!(told.contains("symbolic link"), "{told}");
+        let report = home.refused(&["uninstall", "linked/code.json"]);
+        assert!(report.contains("symbolic link"), "{report}");
         assert_eq!(home.read("dotfiles/code.json"), before);
     } else {
         home.install(&["vscode"]);
@@ -295,18 +298,18 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
         (&["/"], "is not a file"),
         (&["/dev/null"], "is not a regular file"),
     ] {
-        let told = install(arguments);
-        assert!(told.contains(part), "{arguments:?}: {told}");
+        let report = install(arguments);
+        assert!(report.contains(part), "{arguments:?}: {report}");
     }
     home.write("broken.toml", "[[rule]]\nid = \"x\"\n");
-    let told = home.refused(&["install", "cursor", "--policy", "broken.toml"]);
-    assert!(told.contains("nothing was changed"), "{told}");
-    let told = home.refused(&["install", "cursor", "--policy", "gone.toml"]);
-    assert!(told.contains("gone.toml"), "{told}");
+    let report = home.refused(&["install", "cursor", "--policy", "broken.toml"]);
+    assert!(report.contains("nothing was changed"), "{report}");
+    let report = home.refused(&["install", "cursor", "--policy", "gone.toml"]);
+    assert!(report.contains("gone.toml"), "{report}");
 
     fs::hard_link(home.path(".cursor/mcp.json"), home.path("other.json")).unwrap();
-    let told = install(&["cursor"]);
-    assert!(told.contains("hard links"), "{told}");
+    let report = install(&["cursor"]);
+    assert!(report.contains("hard links"), "{report}");
     fs::remove_file(home.path("other.json")).unwrap();
     assert_eq!(home.read(".cursor/mcp.json"), CURSOR);
     assert_eq!(home.files(".cursor"), ["mcp.json"]);

@@ -101,7 +101,7 @@ impl Machine {
     }
 
     fn run(&self, arguments: &[&str]) -> (i32, String) {
-        told(&self.command(arguments).output().unwrap())
+        status_and_output(&self.command(arguments).output().unwrap())
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
@@ -111,7 +111,7 @@ impl Machine {
 }
 
 /// The exit status and the text of both output streams.
-fn told(output: &Output) -> (i32, String) {
+fn status_and_output(output: &Output) -> (i32, String) {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     (
         output.status.code().unwrap(),
@@ -244,7 +244,7 @@ fn an_approval_lasts_and_names_who_gave_it() {
         .env("SUDO_UID", "4242")
         .output()
         .unwrap();
-    let (status, text) = told(&output);
+    let (status, text) = status_and_output(&output);
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("approved files read_file at "), "{text}");
 
@@ -351,7 +351,7 @@ mod as_root {
             .arg("--registry")
             .arg(&machine.registry);
         command.current_dir(folder).uid(NOBODY).gid(NOBODY);
-        told(&command.output().unwrap())
+        status_and_output(&command.output().unwrap())
     }
 
     fn mode(path: &Path, mode: u32) {

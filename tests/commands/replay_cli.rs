@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::built;
 use crate::support::folder::Folder;
-use crate::support::running::Running;
+use crate::support::running::RunningServer;
 
 /// A server in a few lines. Its argument says how it behaves.
 const SERVER: &str = r#"
@@ -55,11 +55,11 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-struct Place {
+struct Workspace {
     folder: Folder,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         let folder = Folder::with_server(SERVER);
         folder.write("session.jsonl", &tape());
@@ -157,8 +157,8 @@ const NOW: &str = "tools/call[name=now].result.content[0].text";
 
 #[test]
 fn the_exit_status_says_whether_the_server_is_the_same() {
-    let place = Place::new();
-    let output = place.replay(&[], "same");
+    let workspace = Workspace::new();
+    let output = workspace.replay(&[], "same");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains(&format!("value      {NOW}")));
     for options in [
@@ -166,19 +166,19 @@ fn the_exit_status_says_whether_the_server_is_the_same() {
         &["--compare", "structure"],
         &["--skip", "tools/call"],
     ] {
-        let output = place.replay(options, "same");
+        let output = workspace.replay(options, "same");
         assert_eq!(output.status.code(), Some(0), "{options:?}: {output:?}");
         assert!(text(&output.stdout).ends_with("no differences\n"));
     }
-    let output = place.replay(&["--compare-volatile", "--only", "tools/list"], "same");
+    let output = workspace.replay(&["--compare-volatile", "--only", "tools/list"], "same");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("tools/list.result._meta.timestamp"));
 }
 
 #[test]
 fn the_report_names_what_broke() {
-    let place = Place::new();
-    let report = place.report(&[], "changed");
+    let workspace = Workspace::new();
+    let report = workspace.report(&[], "changed");
     let found: Vec<_> = report["differences"]
         .as_array()
         .unwrap()
@@ -200,7 +200,7 @@ fn the_report_names_what_broke() {
 
 #[test]
 fn values_are_substituted() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let set = [
         "--set",
         "tools/call[name=add].arguments.a=40",
@@ -209,7 +209,7 @@ fn values_are_substituted() {
         "--skip",
         "x",
     ];
-    let report = place.report(&[&set[..], &["--ignore", NOW]].concat(), "same");
+    let report = workspace.report(&[&set[..], &["--ignore", NOW]].concat(), "same");
     let differences = report["differences"].as_array().unwrap();
     assert_eq!(differences.len(), 1, "{report:#}");
     assert_eq!(differences[0]["is"], "\"42\"");
@@ -224,8 +224,8 @@ fn is_alive(pid: &str) -> bool {
 
 #[test]
 fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
-    let place = Place::new();
-    let output = place.replay(&[], "dies");
+    let workspace = Workspace::new();
+    let output = workspace.replay(&[], "dies");
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     assert!(
@@ -234,7 +234,7 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
     );
 
     let started = Instant::now();
-    let report = place.report(&["--timeout", "1"], "hangs");
+    let report = workspace.report(&["--timeout", "1"], "hangs");
     assert!(started.elapsed() < Duration::from_secs(30));
     assert!(
         report["stopped"]
@@ -243,7 +243,7 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
             .contains("did not answer"),
         "{report:#}"
     );
-    let pids = std::fs::read_to_string(place.path("pids")).unwrap();
+    let pids = std::fs::read_to_string(workspace.path("pids")).unwrap();
     for pid in pids.split_whitespace() {
         let gone = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
@@ -252,7 +252,7 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
         assert!(gone, "{pid} is still there");
     }
 
-    let output = place.replay(&[], "junk");
+    let output = workspace.replay(&[], "junk");
     assert_eq!(output.status.code(), Some(1));
     let shown = text(&output.stdout);
     assert!(
@@ -260,7 +260,7 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
         "{shown}"
     );
 
-    let report = place.report(&["--timeout", "60"], "floods");
+    let report = workspace.report(&["--timeout", "60"], "floods");
     assert!(
         report["stopped"]
             .as_str()
@@ -272,19 +272,21 @@ fn servers_that_misbehave_are_reported_and_leave_nothing_behind() {
 
 #[test]
 fn a_server_at_a_url_is_asked_too() {
-    let place = Place::new();
-    place
+    let workspace = Workspace::new();
+    workspace
         .folder
         .write("odd.py", include_str!("call_cli/odd_http.py"));
     let mut server = Command::new("python3");
-    let server = server.arg(place.path("odd.py")).arg(place.path("requests"));
-    let server = Running::start(server);
+    let server = server
+        .arg(workspace.path("odd.py"))
+        .arg(workspace.path("requests"));
+    let server = RunningServer::start(server);
     let replay = |path: &str| {
         let output = Command::new(built("mcpinspect"))
             .arg("replay")
-            .arg(place.tape())
+            .arg(workspace.tape())
             .args(["--json", "--header", "A: b", "--to"])
-            .arg(format!("http://127.0.0.1:{}{path}", server.said))
+            .arg(format!("http://127.0.0.1:{}{path}", server.first_line))
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -304,7 +306,7 @@ fn a_server_at_a_url_is_asked_too() {
 
 #[test]
 fn what_is_not_possible_is_an_error() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let run = |arguments: &[&str]| {
         let output = Command::new(built("mcpinspect"))
             .arg("replay")
@@ -315,7 +317,7 @@ fn what_is_not_possible_is_an_error() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         text(&output.stderr).to_owned()
     };
-    let tape = place.tape();
+    let tape = workspace.tape();
     let tape = tape.to_str().unwrap();
     assert!(run(&[tape, "--to", "http://127.0.0.1:1/mcp"]).contains("refused the connection"));
     assert!(run(&[tape, "--to", "localhost"]).contains("not an HTTP URL"));
@@ -326,16 +328,16 @@ fn what_is_not_possible_is_an_error() {
     assert!(run(&[tape, "--fail", "ping"]).contains("--as-server"));
     assert!(run(&[tape, "--speed", "0", "--to", "--", "true"]).contains("0.1 to 100"));
     assert!(run(&[tape, "--ignore", ".x", "--to", "--", "true"]).contains("begin with a method"));
-    let cut = place.path("cut.jsonl");
-    std::fs::write(&cut, &tape_bytes(&place)[..900]).unwrap();
+    let cut = workspace.path("cut.jsonl");
+    std::fs::write(&cut, &tape_bytes(&workspace)[..900]).unwrap();
     assert!(run(&[cut.to_str().unwrap(), "--to", "--", "true"]).contains("is truncated"));
 }
 
 /// Lets a client say this to the server that the tape stands for.
-fn serve(place: &Place, options: &[&str], said: &[Value]) -> Output {
+fn serve(workspace: &Workspace, options: &[&str], said: &[Value]) -> Output {
     let mut child = Command::new(built("mcpinspect"))
         .arg("replay")
-        .arg(place.tape())
+        .arg(workspace.tape())
         .arg("--as-server")
         .args(options)
         .stdin(Stdio::piped())
@@ -372,33 +374,33 @@ fn call(id: &str, name: &str) -> Value {
 
 #[test]
 fn a_tape_stands_for_its_server() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let said = [
         ask("i", "initialize", json!({"protocolVersion": "2025-06-18"})),
         ask("l", "tools/list", json!({})),
         call("n", "now"),
         call("a", "add"),
     ];
-    let output = serve(&place, &[], &said);
+    let output = serve(&workspace, &[], &said);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let answers = lines(&output);
     assert_eq!(answers.len(), 4);
     assert_eq!(answers[3]["id"], "a");
     assert_eq!(answers[3]["result"]["content"][0]["text"], "3");
 
-    let report = place.path("report.json");
+    let report = workspace.path("report.json");
     let options = ["--match", "strict", "--report", report.to_str().unwrap()];
-    let output = serve(&place, &options, &[said[0].clone(), call("n", "now")]);
+    let output = serve(&workspace, &options, &[said[0].clone(), call("n", "now")]);
     assert_eq!(output.status.code(), Some(1));
     assert!(lines(&output)[1]["error"]["code"].is_i64());
-    let told = text(&output.stderr);
+    let message = text(&output.stderr);
     assert!(
-        told.contains("not on the tape: tools/call[name=now]"),
-        "{told}"
+        message.contains("not on the tape: tools/call[name=now]"),
+        "{message}"
     );
     assert!(
-        told.contains("not requested: tools/list (message 4)"),
-        "{told}"
+        message.contains("not requested: tools/list (message 4)"),
+        "{message}"
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     assert_eq!(report["complete"], false);
@@ -412,7 +414,7 @@ fn a_tape_stands_for_its_server() {
         "--set",
         "tools/call[name=add].result.content[0].text=\"4\"",
     ];
-    let output = serve(&place, &options, &said);
+    let output = serve(&workspace, &options, &said);
     let answers = lines(&output);
     let ids: Vec<&str> = answers
         .iter()
@@ -424,10 +426,10 @@ fn a_tape_stands_for_its_server() {
 }
 
 /// Plays the tape with these commands.
-fn play(place: &Place, options: &[&str], commands: &str) -> String {
+fn play(workspace: &Workspace, options: &[&str], commands: &str) -> String {
     let mut child = Command::new(built("mcpinspect"))
         .arg("replay")
-        .arg(place.tape())
+        .arg(workspace.tape())
         .args(options)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -443,30 +445,30 @@ fn play(place: &Place, options: &[&str], commands: &str) -> String {
 
 #[test]
 fn a_tape_is_played_alone() {
-    let place = Place::new();
-    let shown = play(&place, &["--speed", "max"], "");
+    let workspace = Workspace::new();
+    let shown = play(&workspace, &["--speed", "max"], "");
     assert_eq!(shown.lines().count(), 9);
     assert!(
         shown.contains("    3.000s  → 4 request tools/list  {"),
         "{shown}"
     );
-    let shown = play(&place, &["--speed", "max", "--break", "tool=now"], "");
+    let shown = play(&workspace, &["--speed", "max", "--break", "tool=now"], "");
     assert_eq!(shown.lines().count(), 8);
     let commands = "step 2\nseek 7\nnonsense\n\nseek 0s\nstep\nquit\nstep\n";
-    let shown = play(&place, &["--step", "--json"], commands);
+    let shown = play(&workspace, &["--step", "--json"], commands);
     let numbers: Vec<Value> = shown
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["number"].clone())
         .collect();
     assert_eq!(numbers, [1, 2, 7, 1]);
     let shown = play(
-        &place,
+        &workspace,
         &["--speed", "20", "--from", "4", "--until", "4.5s"],
         "",
     );
     assert_eq!(shown.lines().count(), 2, "{shown}");
 }
 
-fn tape_bytes(place: &Place) -> Vec<u8> {
-    std::fs::read(place.tape()).unwrap()
+fn tape_bytes(workspace: &Workspace) -> Vec<u8> {
+    std::fs::read(workspace.tape()).unwrap()
 }

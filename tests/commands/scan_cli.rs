@@ -70,9 +70,11 @@ fn each_line_gets_one_object() {
         for member in ["pattern", "category", "severity", "field", "explanation"] {
             assert!(!detection[member].as_str().unwrap().is_empty(), "{member}");
         }
-        let place = &detection["matches"][0];
-        assert!(place["position"].is_u64() && place["text"].is_string());
-        assert!(place["context"].as_str().unwrap().len() >= place["text"].as_str().unwrap().len());
+        let matched = &detection["matches"][0];
+        assert!(matched["position"].is_u64() && matched["text"].is_string());
+        assert!(
+            matched["context"].as_str().unwrap().len() >= matched["text"].as_str().unwrap().len()
+        );
     }
     assert_eq!(found[2]["id"], 7);
 }

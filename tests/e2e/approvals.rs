@@ -49,23 +49,23 @@ const SOON: Duration = Duration::from_secs(4);
 /// How long a list that was replaced may take until it counts: files have to come to rest first.
 const LIST: Duration = Duration::from_secs(15);
 
-struct Place {
+struct Workspace {
     directory: TempDir,
     bus: String,
     name: String,
 }
 
-impl Place {
+impl Workspace {
     fn new(name: &str, bus: &str) -> Result<Self> {
-        let place = Self {
+        let workspace = Self {
             directory: tempfile::tempdir()?,
             bus: bus.to_owned(),
             name: format!("approvals-{name}"),
         };
-        std::fs::write(place.path(&format!("{}.py", place.name)), SERVER)?;
-        std::fs::write(place.path("policy.toml"), POLICY)?;
-        place.offer(&[("read", "Reads."), ("write", "Writes.")])?;
-        Ok(place)
+        std::fs::write(workspace.path(&format!("{}.py", workspace.name)), SERVER)?;
+        std::fs::write(workspace.path("policy.toml"), POLICY)?;
+        workspace.offer(&[("read", "Reads."), ("write", "Writes.")])?;
+        Ok(workspace)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -194,12 +194,12 @@ fn tools_are_offered_when_they_are_approved_and_gone_when_they_change() -> Resul
     let bus = Bus::start()?;
     let state = State::on(&bus)?;
     let mut daemon = Daemon::start(&state)?;
-    let place = Place::new("offered", &bus.address())?;
-    let mut talk = place.talk(&[])?;
+    let workspace = Workspace::new("offered", &bus.address())?;
+    let mut talk = workspace.talk(&[])?;
     ensure!(talk.list()?.is_empty());
     ensure!(!talk.passes("read")?);
     let seen = |tool: &'static str| {
-        let name = place.name.clone();
+        let name = workspace.name.clone();
         move |event: &Value| {
             event["type"] == "mcp_tool_seen"
                 && event["server_id"] == json!(name)
@@ -209,11 +209,11 @@ fn tools_are_offered_when_they_are_approved_and_gone_when_they_change() -> Resul
     daemon.event("for the tool", seen("read"))?;
 
     // While the session goes on.
-    place.approve(&state, "read")?;
+    workspace.approve(&state, "read")?;
     talk.wait_for(&["read"])?;
     ensure!(talk.passes("read")? && !talk.passes("write")?);
     // A session that never lists, and one under another name: the daemon knows whom it talks to.
-    let mut other = place.talk(&["--server", "nothing"])?;
+    let mut other = workspace.talk(&["--server", "nothing"])?;
     let start = Instant::now();
     while !other.passes("read")? {
         ensure!(start.elapsed() < SOON);
@@ -224,16 +224,16 @@ fn tools_are_offered_when_they_are_approved_and_gone_when_they_change() -> Resul
     ensure!(other.end()?.is_empty());
 
     // The very listing that brings the change does not offer it.
-    place.offer(&[("read", "Reads, and sends."), ("write", "Writes.")])?;
+    workspace.offer(&[("read", "Reads, and sends."), ("write", "Writes.")])?;
     ensure!(talk.list()?.is_empty());
     ensure!(!talk.passes("read")?);
     // Nor is a second form of an approved tool one.
-    place.offer(&[("read", "Reads."), ("read", "Reads, and sends.")])?;
+    workspace.offer(&[("read", "Reads."), ("read", "Reads, and sends.")])?;
     ensure!(talk.list()?.is_empty());
-    place.offer(&[("read", "Reads.")])?;
+    workspace.offer(&[("read", "Reads.")])?;
     ensure!(talk.list()? == ["read"]);
 
-    let reasons = place.reasons()?;
+    let reasons = workspace.reasons()?;
     ensure!(reasons.iter().all(Value::is_null), "{reasons:?}");
     ensure!(talk.end()?.is_empty());
     daemon.stop()?;
@@ -245,21 +245,21 @@ fn a_daemon_that_does_not_answer_is_waited_for_once() -> Result<()> {
     let bus = Bus::start()?;
     let state = State::on(&bus)?;
     let mut daemon = Daemon::start(&state)?;
-    let place = Place::new("silent", &bus.address())?;
-    let mut talk = place.talk(&[])?;
-    let mut open = place.talk(&["--on-failure", "open"])?;
+    let workspace = Workspace::new("silent", &bus.address())?;
+    let mut talk = workspace.talk(&[])?;
+    let mut open = workspace.talk(&["--on-failure", "open"])?;
     ensure!(talk.list()?.is_empty() && open.list()?.is_empty());
     daemon.event("for the tool", |event| {
-        event["type"] == "mcp_tool_seen" && event["server_id"] == json!(place.name)
+        event["type"] == "mcp_tool_seen" && event["server_id"] == json!(workspace.name)
     })?;
-    place.approve(&state, "read")?;
+    workspace.approve(&state, "read")?;
     talk.wait_for(&["read"])?;
     open.wait_for(&["read"])?;
 
     let daemon_pid = Pid::from_raw(i32::try_from(daemon.pid())?);
     kill(daemon_pid, Signal::SIGSTOP)?;
     // A definition about which it was not asked yet.
-    place.offer(&[("fresh", "New."), ("other", "New.")])?;
+    workspace.offer(&[("fresh", "New."), ("other", "New.")])?;
     for (talk, expected) in [(&mut talk, 0), (&mut open, 2)] {
         let start = Instant::now();
         for _ in 0..20 {
@@ -269,11 +269,11 @@ fn a_daemon_that_does_not_answer_is_waited_for_once() -> Result<()> {
         ensure!(taken < Duration::from_millis(1500), "{taken:?}");
     }
     kill(daemon_pid, Signal::SIGCONT)?;
-    place.offer(&[("read", "Reads."), ("other", "New.")])?;
+    workspace.offer(&[("read", "Reads."), ("other", "New.")])?;
     talk.wait_for(&["read"])?;
     open.wait_for(&["read"])?;
 
-    let reasons = place.reasons()?;
+    let reasons = workspace.reasons()?;
     ensure!(reasons.contains(&json!("status_unknown")), "{reasons:?}");
     let (closed, open) = (talk.end()?, open.end()?);
     ensure!(
@@ -288,16 +288,16 @@ fn a_daemon_that_does_not_answer_is_waited_for_once() -> Result<()> {
 
 #[test]
 fn without_a_daemon_the_guard_says_what_its_rules_do() -> Result<()> {
-    let place = Place::new("alone", "unix:path=/nonexistent")?;
-    let mut talk = place.talk(&[])?;
+    let workspace = Workspace::new("alone", "unix:path=/nonexistent")?;
+    let mut talk = workspace.talk(&[])?;
     ensure!(talk.list()?.is_empty() && !talk.passes("read")?);
-    ensure!(place.reasons()?.contains(&json!("status_unknown")));
+    ensure!(workspace.reasons()?.contains(&json!("status_unknown")));
     let said = talk.end()?;
     ensure!(
         said.contains("no system bus") && said.contains("--on-failure closed"),
         "{said}"
     );
-    let mut talk = place.talk(&["--on-failure", "open"])?;
+    let mut talk = workspace.talk(&["--on-failure", "open"])?;
     ensure!(talk.list()? == ["read", "write"] && talk.passes("write")?);
     ensure!(
         talk.end()?
@@ -390,16 +390,16 @@ fn is_policy(name: &str, decision: &str) -> impl Fn(&Value) -> bool {
 #[test]
 fn a_signed_list_approves_on_other_machines_until_it_revokes() -> Result<()> {
     let bus = Bus::start()?;
-    let place = Place::new("signed", &bus.address())?;
-    let name = place.name.as_str();
+    let workspace = Workspace::new("signed", &bus.address())?;
+    let name = workspace.name.as_str();
     let fleet = Fleet::new(&bus, name)?;
     let new = [("read", "Reads, since today.")];
     let is_read = |event: &Value| event["server_id"] == *name && event["tool_name"] == "read";
 
     // Someone reads the new definition on one machine, and approves it for all.
     let mut daemon = Daemon::start(&fleet.signs)?;
-    place.offer(&new)?;
-    place.talk(&["--on-failure", "open"])?.list()?;
+    workspace.offer(&new)?;
+    workspace.talk(&["--on-failure", "open"])?.list()?;
     daemon.event("for the tool", is_read)?;
     daemon.stop()?;
     let configuration = fleet.signs.configuration().display().to_string();
@@ -407,15 +407,15 @@ fn a_signed_list_approves_on_other_machines_until_it_revokes() -> Result<()> {
     fleet.decide("approve", &reason)?;
 
     // On the other machine, the first definition was never approved.
-    place.offer(&[("read", "Reads.")])?;
+    workspace.offer(&[("read", "Reads.")])?;
     let mut daemon = Daemon::start(&fleet.follows)?;
-    let mut talk = place.talk(&[])?;
+    let mut talk = workspace.talk(&[])?;
     ensure!(talk.list()?.is_empty());
     daemon.event("for the tool", is_read)?;
     fleet.bring(|list| list)?;
     daemon.event("for the list", is_policy(name, "accept"))?;
     // The very listing that brings the change offers it, and nobody is alarmed.
-    place.offer(&new)?;
+    workspace.offer(&new)?;
     ensure!(talk.list()? == ["read"] && talk.passes("read")?);
     let approved = daemon.event("for the approval", is_policy(name, "approve"))?;
     ensure!(
@@ -465,7 +465,7 @@ fn a_signed_list_approves_on_other_machines_until_it_revokes() -> Result<()> {
     })?;
     ensure!(talk.list()?.is_empty());
     // The next session is told that the tool is not what was accepted.
-    place.talk(&[])?.list()?;
+    workspace.talk(&[])?.list()?;
     daemon.event("for the change", |event| {
         event["type"] == "mcp_tool_changed" && is_read(event)
     })?;

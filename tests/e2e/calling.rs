@@ -52,7 +52,7 @@ fn everything() -> Result<PathBuf> {
 }
 
 fn call(options: &str) -> Result<(Option<i32>, Value)> {
-    told(
+    response(
         Command::new(places::program("mcpinspect")?)
             .args(["call", "--structured"])
             .args(options.split(' '))
@@ -61,10 +61,10 @@ fn call(options: &str) -> Result<(Option<i32>, Value)> {
     )
 }
 
-fn told(command: &mut Command) -> Result<(Option<i32>, Value)> {
+fn response(command: &mut Command) -> Result<(Option<i32>, Value)> {
     let output = command.stdin(Stdio::null()).output()?;
-    let told = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
-    Ok((output.status.code(), told))
+    let response = serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))?;
+    Ok((output.status.code(), response))
 }
 
 /// The server at a URL of this machine.
@@ -96,7 +96,7 @@ impl Running {
 }
 
 fn call_at(url: &str, options: &str) -> Result<(Option<i32>, Value)> {
-    told(
+    response(
         Command::new(places::program("mcpinspect")?)
             .args(["call", "--structured", "--url", url])
             .args(options.split(' ')),
@@ -105,16 +105,16 @@ fn call_at(url: &str, options: &str) -> Result<(Option<i32>, Value)> {
 
 /// Holds the answers to each method to what is known of them.
 fn each_method(ask: impl Fn(&str) -> Result<(Option<i32>, Value)>) -> Result<()> {
-    for (options, place, expected) in METHODS {
-        let (status, told) = ask(options)?;
+    for (options, pointer, expected) in METHODS {
+        let (status, response) = ask(options)?;
         ensure!(
-            status == Some(0) && told["success"] == true,
-            "{options}: {told}"
+            status == Some(0) && response["success"] == true,
+            "{options}: {response}"
         );
-        let found = told["result"].pointer(place).unwrap_or(&Value::Null);
+        let found = response["result"].pointer(pointer).unwrap_or(&Value::Null);
         ensure!(
-            place.is_empty() && found.is_object() || *found == expected,
-            "{options}: {told}"
+            pointer.is_empty() && found.is_object() || *found == expected,
+            "{options}: {response}"
         );
     }
     Ok(())
@@ -135,18 +135,22 @@ fn the_everything_server_is_asked_everything_over_http() -> Result<()> {
             ("x/y", "protocol", 1),
             ("ping --era modern", "protocol", 1),
         ] {
-            let (status, told) = running.call(options)?;
-            ensure!(status == Some(code), "{transport} {options}: {told}");
-            let found = &told["error"]["category"];
-            ensure!(found == category, "{transport} {options}: {told}");
+            let (status, response) = running.call(options)?;
+            ensure!(status == Some(code), "{transport} {options}: {response}");
+            let found = &response["error"]["category"];
+            ensure!(found == category, "{transport} {options}: {response}");
         }
-        let (_, told) =
+        let (_, response) =
             running.call("tools/call --tool trigger-sampling-request --arg prompt=hi")?;
-        ensure!(asked_for_a_sample(&told)?, "{transport}: {told}");
+        ensure!(asked_for_a_sample(&response)?, "{transport}: {response}");
         // It tells something each five seconds.
-        let (_, told) = running.call("tools/call --tool toggle-simulated-logging --watch 7s")?;
-        let logs = told["logs"].as_array().map_or(0, Vec::len);
-        ensure!(logs > 0 && told["success"] == true, "{transport}: {told}");
+        let (_, response) =
+            running.call("tools/call --tool toggle-simulated-logging --watch 7s")?;
+        let logs = response["logs"].as_array().map_or(0, Vec::len);
+        ensure!(
+            logs > 0 && response["success"] == true,
+            "{transport}: {response}"
+        );
     }
     Ok(())
 }
@@ -174,29 +178,32 @@ action = "block"
 fn the_everything_server_is_asked_everything_through_a_guard() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("policy.toml");
-    for (transport, place) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
-        let server = Running::start(transport, place)?;
+    for (transport, endpoint) in [("streamableHttp", "/mcp"), ("sse", "/sse")] {
+        let server = Running::start(transport, endpoint)?;
         for policy in ["", POLICY] {
             std::fs::write(&path, policy)?;
             let decisions = folder.path().join("decisions");
             let guard = Listening::guard(&server.url, &path, decisions)?;
             let call = |options: &str| call_at(&guard.url, options);
             each_method(call).context(transport)?;
-            let (_, told) = call("tools/list")?;
-            let is_hidden = !told.to_string().contains("get-env");
-            ensure!(is_hidden == (policy == POLICY), "{transport}: {told}");
+            let (_, response) = call("tools/list")?;
+            let is_hidden = !response.to_string().contains("get-env");
+            ensure!(is_hidden == (policy == POLICY), "{transport}: {response}");
             let sample = "tools/call --tool trigger-sampling-request --arg prompt=hi";
-            let (_, told) = call(sample)?;
+            let (_, response) = call(sample)?;
             ensure!(
-                asked_for_a_sample(&told)? != is_hidden,
-                "{transport}: {told}"
+                asked_for_a_sample(&response)? != is_hidden,
+                "{transport}: {response}"
             );
-            let (_, told) = call("tools/call --tool get-env --unchecked")?;
-            let is_blocked = told.to_string().contains("The environment is private.");
-            ensure!(is_blocked == is_hidden, "{transport}: {told}");
-            let (_, told) = call("tools/call --tool toggle-simulated-logging --watch 7s")?;
-            let logs = told["logs"].as_array().map_or(0, Vec::len);
-            ensure!(logs > 0 && told["success"] == true, "{transport}: {told}");
+            let (_, response) = call("tools/call --tool get-env --unchecked")?;
+            let is_blocked = response.to_string().contains("The environment is private.");
+            ensure!(is_blocked == is_hidden, "{transport}: {response}");
+            let (_, response) = call("tools/call --tool toggle-simulated-logging --watch 7s")?;
+            let logs = response["logs"].as_array().map_or(0, Vec::len);
+            ensure!(
+                logs > 0 && response["success"] == true,
+                "{transport}: {response}"
+            );
         }
     }
     Ok(())
@@ -205,9 +212,9 @@ fn the_everything_server_is_asked_everything_through_a_guard() -> Result<()> {
 /// What the kernel saw is what this side said and heard, and nothing is missing.
 #[test]
 fn the_wire_is_what_the_kernel_saw() -> Result<()> {
-    let (status, told) = call("tools/call --wire --tool echo --arg message=hi")?;
-    ensure!(status == Some(0), "{told}");
-    let wire = &told["wire"];
+    let (status, response) = call("tools/call --wire --tool echo --arg message=hi")?;
+    ensure!(status == Some(0), "{response}");
+    let wire = &response["wire"];
     let messages = wire["messages"].as_array().context("no messages")?;
     let methods: Vec<&str> = messages
         .iter()
@@ -226,14 +233,14 @@ fn the_wire_is_what_the_kernel_saw() -> Result<()> {
     });
     let raw = answer.and_then(|answer| answer["raw"].as_str());
     let raw: Value = serde_json::from_str(raw.context("no answer")?)?;
-    ensure!(raw["result"] == told["result"], "{told}");
+    ensure!(raw["result"] == response["result"], "{response}");
     let calls = wire["calls"].as_array().context("no calls")?;
     let call = calls.iter().find(|call| call["method"] == "tools/call");
     let time = call.and_then(|call| call["durationMs"].as_f64());
-    let whole = told["durationMs"].as_f64().unwrap_or_default();
+    let whole = response["durationMs"].as_f64().unwrap_or_default();
     ensure!(
         time.is_some_and(|time| 0.0 < time && time <= whole),
-        "{told}"
+        "{response}"
     );
     let streams = wire["streams"].as_array().context("no ledger")?;
     ensure!(streams.len() == 2, "{wire}");
@@ -244,8 +251,10 @@ fn the_wire_is_what_the_kernel_saw() -> Result<()> {
     Ok(())
 }
 
-fn asked_for_a_sample(told: &Value) -> Result<bool> {
-    let asked = told["serverRequests"].as_array().context("no requests")?;
+fn asked_for_a_sample(response: &Value) -> Result<bool> {
+    let asked = response["serverRequests"]
+        .as_array()
+        .context("no requests")?;
     let mut methods = asked.iter().map(|request| &request["method"]);
     Ok(methods.any(|method| method == "sampling/createMessage"))
 }
@@ -267,16 +276,19 @@ fn the_everything_server_fails_in_each_way() -> Result<()> {
             1,
         ),
     ] {
-        let (status, told) = call(options)?;
-        ensure!(status == Some(code), "{options}: {told}");
-        ensure!(told["error"]["category"] == category, "{options}: {told}");
+        let (status, response) = call(options)?;
+        ensure!(status == Some(code), "{options}: {response}");
+        ensure!(
+            response["error"]["category"] == category,
+            "{options}: {response}"
+        );
     }
     Ok(())
 }
 
 #[test]
 fn the_everything_server_asks_back() -> Result<()> {
-    let (_, told) = call("tools/call --tool trigger-sampling-request --arg prompt=hi")?;
-    ensure!(asked_for_a_sample(&told)?, "{told}");
+    let (_, response) = call("tools/call --tool trigger-sampling-request --arg prompt=hi")?;
+    ensure!(asked_for_a_sample(&response)?, "{response}");
     Ok(())
 }

@@ -23,7 +23,7 @@ const CALLS: usize = 4;
 
 /// What one client said and heard.
 #[derive(Default)]
-struct Said {
+struct ExchangedMessages {
     to_server: Vec<String>,
     to_client: Vec<String>,
 }
@@ -34,7 +34,7 @@ struct Client {
     reader: BufReader<TcpStream>,
     port: u16,
     session: Option<String>,
-    said: Said,
+    exchanged: ExchangedMessages,
 }
 
 impl Client {
@@ -46,7 +46,7 @@ impl Client {
             stream,
             port,
             session: None,
-            said: Said::default(),
+            exchanged: ExchangedMessages::default(),
         })
     }
 
@@ -61,10 +61,10 @@ impl Client {
             body.len()
         );
         self.stream.write_all(format!("{head}{body}").as_bytes())?;
-        self.said.to_server.push(body);
+        self.exchanged.to_server.push(body);
         let answer = self.answer()?;
         if !answer.is_empty() {
-            self.said.to_client.push(answer);
+            self.exchanged.to_client.push(answer);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Client {
         Ok(String::from_utf8(body)?)
     }
 
-    fn talk(mut self, number: usize) -> Result<Said> {
+    fn talk(mut self, number: usize) -> Result<ExchangedMessages> {
         self.post(
             &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-06-18", "capabilities": {},
@@ -112,7 +112,7 @@ impl Client {
                 &json!({"jsonrpc": "2.0", "id": call, "method": "tools/call", "params": params}),
             )?;
         }
-        Ok(self.said)
+        Ok(self.exchanged)
     }
 }
 
@@ -122,7 +122,11 @@ fn frames<S: AsRef<str>>(texts: &[S], way: Way) -> Vec<Frame> {
 }
 
 /// The session in which this was said: exactly that, in order, by and to these processes.
-fn matches(said: &Said, session: Option<&Reported<'_>>, server: u32) -> Result<()> {
+fn matches(
+    exchanged: &ExchangedMessages,
+    session: Option<&Reported<'_>>,
+    server: u32,
+) -> Result<()> {
     let session = session.context("its session is not reported")?;
     ensure!(session.gaps.is_empty(), "losses: {:?}", session.gaps);
     let own = std::process::id();
@@ -130,8 +134,11 @@ fn matches(said: &Said, session: Option<&Reported<'_>>, server: u32) -> Result<(
         .messages()
         .find(|message| message.server_pid != Some(server) || message.client_pid != Some(own));
     ensure!(stranger.is_none(), "another process: {stranger:?}");
-    verify::same(&frames(&said.to_server, Way::Sent), &session.to_server)?;
-    verify::same(&frames(&said.to_client, Way::Received), &session.to_client)
+    verify::same(&frames(&exchanged.to_server, Way::Sent), &session.to_server)?;
+    verify::same(
+        &frames(&exchanged.to_client, Way::Received),
+        &session.to_client,
+    )
 }
 
 #[test]
@@ -142,19 +149,20 @@ fn a_hundred_sessions_at_once() -> Result<()> {
     let clients: Vec<Client> = (0..SESSIONS)
         .map(|_| Client::connect(server.port()))
         .collect::<Result<_>>()?;
-    let said: Vec<Said> = std::thread::scope(|scope| {
+    let exchanged: Vec<ExchangedMessages> = std::thread::scope(|scope| {
         let talks: Vec<_> = clients
             .into_iter()
             .enumerate()
             .map(|(number, client)| scope.spawn(move || client.talk(number)))
             .collect();
-        let join = |talk: std::thread::ScopedJoinHandle<'_, Result<Said>>| {
+        let join = |talk: std::thread::ScopedJoinHandle<'_, Result<ExchangedMessages>>| {
             talk.join().map_err(|_| anyhow!("a client panicked"))?
         };
         talks.into_iter().map(join).collect::<Result<_>>()
     })?;
-    let messages = |said: &Said| said.to_server.len() + said.to_client.len();
-    let expected: usize = said.iter().map(messages).sum();
+    let messages =
+        |exchanged: &ExchangedMessages| exchanged.to_server.len() + exchanged.to_client.len();
+    let expected: usize = exchanged.iter().map(messages).sum();
     let of_it = |capture: &Capture| {
         let all = capture.messages.iter();
         all.filter(|message| message.server_pid == Some(server.pid()))
@@ -175,12 +183,15 @@ fn a_hundred_sessions_at_once() -> Result<()> {
     ensure!(reported.count() == SESSIONS, "not as many sessions");
     verdict(
         SESSIONS,
-        said.iter().enumerate().filter_map(|(number, said)| {
-            let greeting = Frame::of(Way::Sent, said.to_server.first()?.as_bytes());
-            let session = by_greeting.get(greeting.sha256.as_str()).copied();
-            let error = matches(said, session, server.pid()).err()?;
-            Some(format!("client {number}: {error:#}"))
-        }),
+        exchanged
+            .iter()
+            .enumerate()
+            .filter_map(|(number, exchanged)| {
+                let greeting = Frame::of(Way::Sent, exchanged.to_server.first()?.as_bytes());
+                let session = by_greeting.get(greeting.sha256.as_str()).copied();
+                let error = matches(exchanged, session, server.pid()).err()?;
+                Some(format!("client {number}: {error:#}"))
+            }),
     )
 }
 
@@ -279,9 +290,9 @@ fn chunked(kind: &str, body: &str, chunk: usize) -> Vec<u8> {
 }
 
 /// Waits for as many messages of this session as were said, and compares.
-fn seen(mut tap: Tap, said: &Said) -> Result<()> {
-    let greeting = Frame::of(Way::Sent, said.to_server[0].as_bytes());
-    let expected = said.to_server.len() + said.to_client.len();
+fn seen(mut tap: Tap, exchanged: &ExchangedMessages) -> Result<()> {
+    let greeting = Frame::of(Way::Sent, exchanged.to_server[0].as_bytes());
+    let expected = exchanged.to_server.len() + exchanged.to_client.len();
     let own = std::process::id();
     let of_it = |capture: &Capture| {
         let sessions = verify::sessions(capture);
@@ -296,7 +307,7 @@ fn seen(mut tap: Tap, said: &Said) -> Result<()> {
     let mut of_it = sessions
         .iter()
         .filter(|one| one.to_server.first().map(|m| &m.sha256) == Some(&greeting.sha256));
-    matches(said, of_it.next(), own)?;
+    matches(exchanged, of_it.next(), own)?;
     ensure!(of_it.next().is_none(), "two sessions");
     Ok(())
 }
@@ -304,7 +315,7 @@ fn seen(mut tap: Tap, said: &Said) -> Result<()> {
 #[test]
 fn bodies_of_8_mib_in_both_directions() -> Result<()> {
     let large = "m".repeat(8 << 20);
-    let mut said = Said {
+    let mut exchanged = ExchangedMessages {
         to_server: vec![initialize("large"), call(1, &large), call(2, "small")],
         to_client: vec![initialized(), result(1, &large), result(2, &large)],
     };
@@ -313,8 +324,8 @@ fn bodies_of_8_mib_in_both_directions() -> Result<()> {
     let mut ends = Ends::new()?;
     let kinds = ["application/json", "application/json", "text/event-stream"];
     for (at, kind) in kinds.into_iter().enumerate() {
-        ends.carry(true, &request(&said.to_server[at]), false)?;
-        let answer = &said.to_client[at];
+        ends.carry(true, &request(&exchanged.to_server[at]), false)?;
+        let answer = &exchanged.to_client[at];
         let body = match kind {
             "text/event-stream" => format!("event: message\r\ndata: {answer}\r\n\r\n"),
             _ => answer.clone(),
@@ -326,12 +337,12 @@ fn bodies_of_8_mib_in_both_directions() -> Result<()> {
         }
     }
     // And it goes on.
-    said.to_server.push(call(3, "small"));
-    said.to_client.push(result(3, "small"));
-    ends.carry(true, &request(&said.to_server[3]), false)?;
-    let answer = chunked("application/json", &said.to_client[3], 10);
+    exchanged.to_server.push(call(3, "small"));
+    exchanged.to_client.push(result(3, "small"));
+    ends.carry(true, &request(&exchanged.to_server[3]), false)?;
+    let answer = chunked("application/json", &exchanged.to_client[3], 10);
     ends.carry(false, &answer, false)?;
-    seen(tap, &said)
+    seen(tap, &exchanged)
 }
 
 #[test]
@@ -341,7 +352,7 @@ fn every_byte_in_a_segment_of_its_own() -> Result<()> {
             "progressToken": 1, "progress": step, "message": "zwölf \u{1f980}"}})
         .to_string()
     };
-    let said = Said {
+    let exchanged = ExchangedMessages {
         to_server: vec![initialize("slow"), call(1, "one"), call(2, "two")],
         to_client: vec![
             initialized(),
@@ -351,7 +362,7 @@ fn every_byte_in_a_segment_of_its_own() -> Result<()> {
             result(2, "two"),
         ],
     };
-    let [greeted, first, second, one, two] = &said.to_client[..] else {
+    let [greeted, first, second, one, two] = &exchanged.to_client[..] else {
         return Err(anyhow!("five messages"));
     };
     let tap = Tap::start()?;
@@ -371,10 +382,10 @@ fn every_byte_in_a_segment_of_its_own() -> Result<()> {
         event(5, two, "\n"),
     ];
     for (at, answer) in answers.iter().enumerate() {
-        ends.carry(true, &request(&said.to_server[at]), true)?;
+        ends.carry(true, &request(&exchanged.to_server[at]), true)?;
         ends.carry(false, &chunked("text/event-stream", answer, 17), true)?;
     }
-    seen(tap, &said)
+    seen(tap, &exchanged)
 }
 
 /// A frame of HTTP/2.
@@ -405,7 +416,7 @@ fn stream(number: u8, fields: &[(&str, &str)], body: &str) -> Result<Vec<u8>> {
 /// A server may send its settings before it has read anything.
 #[test]
 fn a_server_of_http_2_that_speaks_first() -> Result<()> {
-    let said = Said {
+    let exchanged = ExchangedMessages {
         to_server: vec![initialize("two"), call(1, "one"), call(2, "two")],
         to_client: vec![initialized(), result(1, "one"), result(2, "two")],
     };
@@ -427,13 +438,18 @@ fn a_server_of_http_2_that_speaks_first() -> Result<()> {
         ("content-type", "application/json"),
         ("mcp-session-id", "two"),
     ];
-    for ((question, told), number) in said.to_server.iter().zip(&said.to_client).zip([1, 3, 5]) {
+    for ((question, told), number) in exchanged
+        .to_server
+        .iter()
+        .zip(&exchanged.to_client)
+        .zip([1, 3, 5])
+    {
         before.extend(stream(number, &request, question)?);
         ends.carry(true, &before, false)?;
         before.clear();
         ends.carry(false, &stream(number, &answer, told)?, false)?;
     }
-    seen(tap, &said)
+    seen(tap, &exchanged)
 }
 
 /// A client that had its connection before the daemon came.

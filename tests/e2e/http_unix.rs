@@ -31,7 +31,7 @@ fn clients_at(path: &Path, clients: usize) -> Result<Vec<Command>> {
         .collect()
 }
 
-fn place() -> Result<(tempfile::TempDir, PathBuf)> {
+fn socket_path() -> Result<(tempfile::TempDir, PathBuf)> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("mcp.sock");
     Ok((directory, path))
@@ -39,7 +39,7 @@ fn place() -> Result<(tempfile::TempDir, PathBuf)> {
 
 #[test]
 fn sessions_with_the_python_sdk() -> Result<()> {
-    let (_directory, path) = place()?;
+    let (_directory, path) = socket_path()?;
     let server = Server::python_at(&path)?;
     let clients = [&[5][..], &[5, 300_000, 5], &[400_000, 5, 400_000]]
         .into_iter()
@@ -50,7 +50,7 @@ fn sessions_with_the_python_sdk() -> Result<()> {
 
 #[test]
 fn a_server_that_starts_later() -> Result<()> {
-    let (_directory, path) = place()?;
+    let (_directory, path) = socket_path()?;
     let tap = Tap::start()?;
     let server = Server::python_at(&path)?;
     one_after_another(tap, &server, vec![client_at(&path, &[5, 3000], &[])?])
@@ -58,7 +58,7 @@ fn a_server_that_starts_later() -> Result<()> {
 
 #[test]
 fn an_event_says_which_socket_it_is() -> Result<()> {
-    let (_directory, path) = place()?;
+    let (_directory, path) = socket_path()?;
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;
     let _server = Server::python_at(&path)?;
@@ -74,7 +74,7 @@ fn an_event_says_which_socket_it_is() -> Result<()> {
 
 #[test]
 fn many_clients_on_a_busy_machine() -> Result<()> {
-    let (_directory, path) = place()?;
+    let (_directory, path) = socket_path()?;
     let server = Server::python_at(&path)?;
     let _busy: Vec<Busy> = (0..6).map(|_| Busy::start()).collect::<Result<_>>()?;
     all_at_once(Tap::start()?, &server, clients_at(&path, 4)?)
@@ -99,7 +99,7 @@ fn answer(body: &str) -> String {
 fn a_connection_that_was_open_before() -> Result<()> {
     const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     const TOOLS: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
-    let (directory, path) = place()?;
+    let (directory, path) = socket_path()?;
     let (mut client, mut server) = connection(&path)?;
     let hello = answer(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
     carry(&mut client, &mut server, post("", INITIALIZE).as_bytes())?;

@@ -21,12 +21,12 @@ use crate::SESSION;
 use crate::http::{Server, client};
 
 /// A server with a name of its own, and a policy.
-struct Place {
+struct Workspace {
     directory: TempDir,
     name: String,
 }
 
-impl Place {
+impl Workspace {
     fn new(test: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let name = format!("policy-{test}");
@@ -83,18 +83,18 @@ fn matched<'a>(rule: &'a str) -> impl Fn(&Value) -> bool + 'a {
 
 #[test]
 fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
-    let place = Place::new("shadow")?;
-    place.write("first", "block")?;
-    let state = place.state()?;
+    let workspace = Workspace::new("shadow")?;
+    workspace.write("first", "block")?;
+    let state = workspace.state()?;
     let mut daemon = Daemon::start(&state)?;
     // It arrived, and was answered: what both sides logged says so.
-    let truth = place
+    let truth = workspace
         .talk("handshake; list; call 300; sleep 100")?
         .finish(SESSION)?;
     ensure!(truth.to_client.len() >= 3);
     let event = daemon.event("for a rule", matched("first"))?;
     for (field, value) in [
-        ("server_id", json!(place.name)),
+        ("server_id", json!(workspace.name)),
         ("decision", json!("block")),
         ("enforced", json!(false)),
         ("kind", json!("request")),
@@ -108,13 +108,13 @@ fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
         kill(Pid::from_raw(i32::try_from(daemon.pid())?), Signal::SIGHUP)
             .map_err(anyhow::Error::from)
     };
-    place.write("second", "alert")?;
+    workspace.write("second", "alert")?;
     reload()?;
     let read = |daemon: &Daemon<'_>, count| daemon.log().matches("policy loaded").count() >= count;
     while !read(&daemon, 2) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    place.write("third", "nothing")?;
+    workspace.write("third", "nothing")?;
     reload()?;
     while !daemon
         .log()
@@ -122,7 +122,7 @@ fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
     {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    place
+    workspace
         .talk("handshake; call 300; sleep 100")?
         .finish(SESSION)?;
     let event = daemon.event("for the other rule", matched("second"))?;
@@ -142,11 +142,11 @@ fn the_daemon_says_what_a_guard_would_have_done() -> Result<()> {
 
 #[test]
 fn a_rule_has_a_server_killed() -> Result<()> {
-    let place = Place::new("kill")?;
-    place.write("deadly", "kill")?;
-    let state = place.state()?;
+    let workspace = Workspace::new("kill")?;
+    workspace.write("deadly", "kill")?;
+    let state = workspace.state()?;
     let mut daemon = Daemon::start(&state)?;
-    let mut talk = place.talk("handshake; list; call 300; sleep 20000; call 300")?;
+    let mut talk = workspace.talk("handshake; list; call 300; sleep 20000; call 300")?;
     let event = daemon.event("for the end of the server", |event| {
         event["type"] == "mcp_contained" && event["pattern"] == "deadly"
     })?;
@@ -154,7 +154,7 @@ fn a_rule_has_a_server_killed() -> Result<()> {
         event["measure"] == "kill" && event["missed"] == json!([]),
         "{event}"
     );
-    ensure!(event["server_id"] == json!(place.name), "{event}");
+    ensure!(event["server_id"] == json!(workspace.name), "{event}");
     let ended = daemon.event("for the session's end", |other| {
         other["type"] == "mcp_session_ended" && other["session_id"] == event["session_id"]
     })?;
@@ -169,7 +169,7 @@ fn a_rule_has_a_server_killed() -> Result<()> {
 /// What passes a guard is told once, under the server's name.
 #[test]
 fn a_server_behind_a_guard_is_told_once() -> Result<()> {
-    let place = Place::new("once")?;
+    let workspace = Workspace::new("once")?;
     let blocked = "[[rule]]\nid = \"no-echo\"\nwhen = { method = \"tools/call\", tool = \"echo\" }\naction = \"block\"\n";
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;
@@ -178,13 +178,13 @@ fn a_server_behind_a_guard_is_told_once() -> Result<()> {
         (blocked, "handshake; list; sleep 100"),
     ];
     for (before, (policy, plan)) in sessions.into_iter().enumerate() {
-        std::fs::write(place.policy(), policy)?;
-        let command = oddclient(&[], plan, &place.guarded()?)?;
+        std::fs::write(workspace.policy(), policy)?;
+        let command = oddclient(&[], plan, &workspace.guarded()?)?;
         Talk::start(command)?.end(SESSION)?;
         let ended = |_: &Value| {
             let events = state.events().unwrap_or_default();
             let ended = events.iter().filter(|event| {
-                event["type"] == "mcp_session_ended" && event["server_id"] == json!(place.name)
+                event["type"] == "mcp_session_ended" && event["server_id"] == json!(workspace.name)
             });
             ended.count() == before + 1
         };
@@ -192,13 +192,13 @@ fn a_server_behind_a_guard_is_told_once() -> Result<()> {
     }
     // Longer than anything waits.
     std::thread::sleep(std::time::Duration::from_secs(5));
-    let in_front = json!(format!("{}-guard", place.name));
+    let in_front = json!(format!("{}-guard", workspace.name));
     let events = state.events()?;
     let told = events.iter().find(|event| event["server_id"] == in_front);
     ensure!(told.is_none(), "{told:?}");
 
     // What the guard answers in the server's place, the server did not say.
-    let command = oddclient(&[], "handshake; list; call 300", &place.guarded()?)?;
+    let command = oddclient(&[], "handshake; list; call 300", &workspace.guarded()?)?;
     let mut talk = Talk::start(command)?;
     // The peer takes the refusal for a fault.
     let _ = talk.end(SESSION);
@@ -291,14 +291,14 @@ fn told_once(
 /// The server keeps its name and its pins, and what the guard says to its client is pinned apart.
 #[test]
 fn a_server_behind_a_guard_has_its_name_and_its_pins() -> Result<()> {
-    let place = Place::new("guarded")?;
+    let workspace = Workspace::new("guarded")?;
     let hidden = "[[rule]]\nid = \"hidden\"\nwhen = { tool = \"echo\" }\naction = \"hide\"\n";
-    std::fs::write(place.policy(), hidden)?;
+    std::fs::write(workspace.policy(), hidden)?;
     let state = State::new()?;
     let mut daemon = Daemon::start(&state)?;
-    let plain = json!(place.name);
-    let in_front = json!(format!("{}-guard", place.name));
-    place
+    let plain = json!(workspace.name);
+    let in_front = json!(format!("{}-guard", workspace.name));
+    workspace
         .talk("handshake; list; call 300; sleep 100")?
         .finish(SESSION)?;
     let is = |event: &Value, kind: &str, server: &Value| {
@@ -309,7 +309,7 @@ fn a_server_behind_a_guard_has_its_name_and_its_pins() -> Result<()> {
     })?;
 
     for round in 1..=2 {
-        let command = oddclient(&[], "handshake; list; sleep 100", &place.guarded()?)?;
+        let command = oddclient(&[], "handshake; list; sleep 100", &workspace.guarded()?)?;
         Talk::start(command)?.end(SESSION)?;
         let ended = |server: &Value| {
             let events = state.events().unwrap_or_default();

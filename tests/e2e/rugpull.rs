@@ -98,14 +98,14 @@ impl Server {
     }
 
     /// Whether an event is of this kind and about this server's tool.
-    fn told(&self, event: &Value, kind: &str, tool: &str) -> bool {
+    fn is_event(&self, event: &Value, kind: &str, tool: &str) -> bool {
         let server = event["server_id"].as_str().unwrap_or_default();
         server.contains(&self.name) && event["type"] == kind && event["tool_name"] == tool
     }
 
     fn count(&self, state: &State, kind: &str, tool: &str) -> Result<usize> {
-        let told = |event: &&Value| self.told(event, kind, tool);
-        Ok(state.events()?.iter().filter(told).count())
+        let is_event = |event: &&Value| self.is_event(event, kind, tool);
+        Ok(state.events()?.iter().filter(is_event).count())
     }
 }
 
@@ -119,14 +119,14 @@ fn a_changed_tool_is_reported() -> Result<()> {
     server.write_tools(&[tool(GOOD), other_tool()])?;
     server.list()?;
     let seen = daemon.event("for a new tool", |e| {
-        server.told(e, "mcp_tool_seen", "read_notes")
+        server.is_event(e, "mcp_tool_seen", "read_notes")
     })?;
     ensure!(seen["status"] == "new", "{seen}");
     ensure!(seen["description"] == GOOD, "{seen}");
     let first_hash = seen["tool_hash"].as_str().context("a hash")?.to_owned();
     ensure!(first_hash.len() == 64, "{seen}");
     daemon.event("for the other tool", |e| {
-        server.told(e, "mcp_tool_seen", "other")
+        server.is_event(e, "mcp_tool_seen", "other")
     })?;
     daemon.stop()?;
     ensure!(server.count(&state, "mcp_tool_changed", "read_notes")? == 0);
@@ -150,7 +150,7 @@ fn a_changed_tool_is_reported() -> Result<()> {
     server.write_tools(&[tool(BAD), other_tool()])?;
     server.list()?;
     let changed = daemon.event("for a change", |e| {
-        server.told(e, "mcp_tool_changed", "read_notes")
+        server.is_event(e, "mcp_tool_changed", "read_notes")
     })?;
     ensure!(changed["status"] == "changed", "{changed}");
     ensure!(changed["previous_hash"] == first_hash.as_str(), "{changed}");
@@ -180,12 +180,12 @@ fn a_removed_tool_is_reported() -> Result<()> {
     server.write_tools(&[tool(GOOD), other_tool()])?;
     server.list()?;
     daemon.event("for a new tool", |e| {
-        server.told(e, "mcp_tool_seen", "other")
+        server.is_event(e, "mcp_tool_seen", "other")
     })?;
     server.write_tools(&[tool(GOOD)])?;
     server.list()?;
     let gone = daemon.event("for its end", |e| {
-        server.told(e, "mcp_tool_changed", "other")
+        server.is_event(e, "mcp_tool_changed", "other")
     })?;
     ensure!(
         gone["status"] == "removed" && gone["new_hash"].is_null(),
@@ -222,7 +222,7 @@ fn a_secret_in_a_description_is_masked() -> Result<()> {
     server.write_tools(&[tool(&format!("Uses the token {secret} to read."))])?;
     server.list()?;
     let seen = daemon.event("for a new tool", |e| {
-        server.told(e, "mcp_tool_seen", "read_notes")
+        server.is_event(e, "mcp_tool_seen", "read_notes")
     })?;
     ensure!(!seen.to_string().contains(&secret), "{seen}");
     ensure!(
@@ -259,14 +259,14 @@ fn another_users_pins_are_none_of_mine() -> Result<()> {
     server.write_tools(&[tool(HERS), other_tool()])?;
     server.list()?;
     let hers = daemon.event("for her tool", |e| {
-        server.told(e, "mcp_tool_seen", "read_notes")
+        server.is_event(e, "mcp_tool_seen", "read_notes")
     })?;
     ended(&mut daemon, &hers)?;
 
     server.write_tools(&[tool(GOOD)])?;
     server.list_as(65_534)?;
     let his = daemon.event("for his tool", |e| {
-        server.told(e, "mcp_tool_seen", "read_notes") && e["session_id"] != hers["session_id"]
+        server.is_event(e, "mcp_tool_seen", "read_notes") && e["session_id"] != hers["session_id"]
     })?;
     ensure!(his["server_id"] == hers["server_id"], "{his}");
     ensure!(
@@ -275,8 +275,8 @@ fn another_users_pins_are_none_of_mine() -> Result<()> {
     );
     ended(&mut daemon, &his)?;
     let of_his = |event: &&Value| event["session_id"] == his["session_id"];
-    let told = state.events()?;
-    let leaked = told
+    let is_event = state.events()?;
+    let leaked = is_event
         .iter()
         .filter(of_his)
         .find(|event| event["type"] == "mcp_tool_changed" || event.to_string().contains("payroll"));
@@ -288,14 +288,14 @@ fn another_users_pins_are_none_of_mine() -> Result<()> {
     server.write_tools(&[tool(HERS), other_tool()])?;
     server.list()?;
     let again = daemon.event("for her tool again", |e| {
-        server.told(e, "mcp_tool_seen", "read_notes")
+        server.is_event(e, "mcp_tool_seen", "read_notes")
             && e["session_id"] != hers["session_id"]
             && e["session_id"] != his["session_id"]
     })?;
     ensure!(again["status"] == "unchanged", "{again}");
     server.list_as(65_534)?;
     let changed = daemon.event("for his change", |e| {
-        server.told(e, "mcp_tool_changed", "read_notes")
+        server.is_event(e, "mcp_tool_changed", "read_notes")
     })?;
     ensure!(changed["previous_hash"] == his["tool_hash"], "{changed}");
     ensure!(changed["changes"][0]["previous"] == GOOD, "{changed}");

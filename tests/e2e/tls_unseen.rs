@@ -19,26 +19,28 @@ use crate::{BEHIND, SESSION};
 const SOON: Duration = Duration::from_secs(1);
 
 /// What is told of processes whose library is not looked into, by process.
-fn told(capture: &Capture) -> BTreeMap<u64, Vec<&Value>> {
-    let mut told: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
+fn blind_spots(capture: &Capture) -> BTreeMap<u64, Vec<&Value>> {
+    let mut blind_spots: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
     let events = capture.others.iter();
     for event in events.filter(|event| event["mechanism"] == "tls_library") {
         let pid = event["pid"].as_u64().unwrap_or_default();
-        told.entry(pid).or_default().push(event);
+        blind_spots.entry(pid).or_default().push(event);
     }
-    told
+    blind_spots
 }
 
 /// Waits until this is told of a process, once, and what was found names its program.
 fn is_told(tap: &mut Tap, pid: u32, program: &str) -> Result<()> {
     let begun = Instant::now();
     tap.wait_until(BEHIND, "the blind spot", |capture| {
-        told(capture).contains_key(&u64::from(pid))
+        blind_spots(capture).contains_key(&u64::from(pid))
     })?;
     let took = begun.elapsed();
     ensure!(took <= SOON, "after {took:?}");
     tap.wait_until(BEHIND, "the program's name, once", |capture| {
-        let events = told(capture).remove(&u64::from(pid)).unwrap_or_default();
+        let events = blind_spots(capture)
+            .remove(&u64::from(pid))
+            .unwrap_or_default();
         let found = |event: &Value| {
             let text = event["found"].as_str().unwrap_or_default();
             text.starts_with("no known TLS library in /") && text.ends_with(program)
@@ -217,8 +219,8 @@ fn a_client_of_servers_elsewhere_is_told_of() -> Result<()> {
     ] {
         let mut client = agent.run("claude", &certificate, &steps)?;
         let pid = u64::from(client.id());
-        let told = tap.wait_until(BEHIND, "the blind spot, once", |capture| {
-            let events = told(capture).remove(&pid).unwrap_or_default();
+        let blind_spots = tap.wait_until(BEHIND, "the blind spot, once", |capture| {
+            let events = blind_spots(capture).remove(&pid).unwrap_or_default();
             let found = |event: &Value| {
                 let text = event["found"].as_str().unwrap_or_default();
                 text.starts_with("no known TLS library in /")
@@ -227,7 +229,7 @@ fn a_client_of_servers_elsewhere_is_told_of() -> Result<()> {
             events.len() == 1 && found(events[0])
         });
         let ended = client.wait()?;
-        told?;
+        blind_spots?;
         ensure!(ended.success(), "{ended}");
     }
     tap.finish()?;
@@ -249,7 +251,11 @@ fn a_client_may_encrypt_what_is_for_others() -> Result<()> {
     }
     std::thread::sleep(SOON);
     let capture = tap.finish()?.capture;
-    ensure!(told(&capture).is_empty(), "{:?}", told(&capture));
+    ensure!(
+        blind_spots(&capture).is_empty(),
+        "{:?}",
+        blind_spots(&capture)
+    );
     Ok(())
 }
 
@@ -266,6 +272,10 @@ fn others_may_encrypt_by_what_they_like() -> Result<()> {
     // Nothing can show that nothing comes.
     std::thread::sleep(SOON);
     let capture = tap.finish()?.capture;
-    ensure!(told(&capture).is_empty(), "{:?}", told(&capture));
+    ensure!(
+        blind_spots(&capture).is_empty(),
+        "{:?}",
+        blind_spots(&capture)
+    );
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::eventually;
 
 /// A notification as the desktop gets it.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ShownNotification {
     pub id: u32,
     pub replaces: u32,
     pub summary: String,
@@ -27,7 +27,7 @@ pub struct Shown {
 /// A notification daemon that remembers.
 #[derive(Clone, Default)]
 pub struct Desktop {
-    pub shown: Arc<Mutex<Vec<Shown>>>,
+    pub shown: Arc<Mutex<Vec<ShownNotification>>>,
     /// Ids that the desktop was asked to take away.
     pub closed: Arc<Mutex<Vec<u32>>>,
     next: Arc<AtomicU32>,
@@ -61,7 +61,7 @@ impl Desktop {
         let owner = header.sender().unwrap().to_owned();
         self.owners.lock().unwrap().insert(id, owner);
         let urgency = u8::try_from(&hints["urgency"]).unwrap();
-        self.shown.lock().unwrap().push(Shown {
+        self.shown.lock().unwrap().push(ShownNotification {
             id,
             replaces,
             summary,
@@ -95,7 +95,11 @@ impl Desktop {
     }
 
     /// Waits for a notification.
-    pub fn wait_for(&self, what: &str, is_it: impl Fn(&Shown) -> bool) -> Shown {
+    pub fn wait_for(
+        &self,
+        what: &str,
+        is_it: impl Fn(&ShownNotification) -> bool,
+    ) -> ShownNotification {
         eventually(what, || {
             self.shown
                 .lock()

@@ -4,13 +4,13 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 /// A server at a URL.
-pub struct Running {
+pub struct RunningServer {
     child: Child,
     /// Its first line: a port, or a URL.
-    pub said: String,
+    pub first_line: String,
 }
 
-impl Running {
+impl RunningServer {
     /// Starts `command`, and waits until it says where it listens.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command
@@ -18,16 +18,16 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut first_line = String::new();
         let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        let said = said.trim().to_owned();
-        assert!(!said.is_empty(), "the server did not start");
-        Self { child, said }
+        BufReader::new(stdout).read_line(&mut first_line).unwrap();
+        let first_line = first_line.trim().to_owned();
+        assert!(!first_line.is_empty(), "the server did not start");
+        Self { child, first_line }
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Bytes of memory that it holds.
     pub fn memory(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -37,7 +37,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

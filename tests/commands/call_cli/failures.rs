@@ -4,14 +4,14 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::{Place, call, envelope};
+use super::{Workspace, call, envelope};
 use crate::support::built;
 
 /// Each failure has a real cause, a category of its own, and an exit status.
 #[test]
 fn the_table_of_failures_and_exit_codes() {
-    let place = Place::new();
-    let answers = place.write("answers.json", "{}");
+    let workspace = Workspace::new();
+    let answers = workspace.write("answers.json", "{}");
     for (how, arguments, category, code, status) in [
         ("legacy", "tools/list", None, json!(null), 0),
         (
@@ -132,7 +132,7 @@ fn the_table_of_failures_and_exit_codes() {
         ),
     ] {
         let words: Vec<&str> = arguments.split(' ').chain(["--structured"]).collect();
-        let output = place.call(how, &words);
+        let output = workspace.call(how, &words);
         assert_eq!(
             output.status.code(),
             Some(status),
@@ -145,16 +145,20 @@ fn the_table_of_failures_and_exit_codes() {
             );
             continue;
         }
-        let told = envelope(&output);
-        assert_eq!(told["success"], category.is_none(), "{arguments}: {told}");
+        let response = envelope(&output);
         assert_eq!(
-            told["error"]["category"],
-            json!(category),
-            "{arguments}: {told}"
+            response["success"],
+            category.is_none(),
+            "{arguments}: {response}"
         );
-        assert_eq!(told["error"]["code"], code, "{arguments}: {told}");
+        assert_eq!(
+            response["error"]["category"],
+            json!(category),
+            "{arguments}: {response}"
+        );
+        assert_eq!(response["error"]["code"], code, "{arguments}: {response}");
         // Without the envelope, the same exit status and the same failure in words.
-        let plain = place.call(how, &words[..words.len() - 1]);
+        let plain = workspace.call(how, &words[..words.len() - 1]);
         assert_eq!(plain.status.code(), Some(status), "{arguments}");
         if let Some(category) = category {
             let words = String::from_utf8_lossy(&plain.stderr);
@@ -168,14 +172,14 @@ fn the_table_of_failures_and_exit_codes() {
 
 #[test]
 fn a_program_that_cannot_be_started_is_a_failure_of_transport() {
-    let place = Place::new();
-    let file = place.write("not-a-program", "");
+    let workspace = Workspace::new();
+    let file = workspace.write("not-a-program", "");
     for (program, code) in [("/no/such/program", "not_found"), (&file, "not_permitted")] {
         let output = call(&["ping", "--structured"], &[program.to_owned()]);
         assert_eq!(output.status.code(), Some(1));
-        let told = envelope(&output);
-        assert_eq!(told["error"]["category"], "transport");
-        assert_eq!(told["error"]["code"], code);
+        let response = envelope(&output);
+        assert_eq!(response["error"]["category"], "transport");
+        assert_eq!(response["error"]["code"], code);
     }
     let output = Command::new(built("mcpinspect"))
         .args(["call", "ping"])
@@ -186,18 +190,18 @@ fn a_program_that_cannot_be_started_is_a_failure_of_transport() {
 
 #[test]
 fn a_crash_shows_how_the_server_ended_and_what_it_said_last() {
-    let place = Place::new();
-    let told = place.envelope("legacy", &["tools/call", "--tool", "crash"]);
-    let details = &told["error"]["details"];
+    let workspace = Workspace::new();
+    let response = workspace.envelope("legacy", &["tools/call", "--tool", "crash"]);
+    let details = &response["error"]["details"];
     assert_eq!(
         (&details["signal"], &details["exitStatus"]),
         (&json!(6), &json!(null))
     );
     assert_eq!(details["lastLine"], "out of cheese");
-    assert_eq!(told["stderr"], json!(["out of cheese"]));
-    let told = place.envelope("dies", &["ping"]);
-    assert_eq!(told["error"]["details"]["exitStatus"], 3);
-    let message = told["error"]["message"].as_str().unwrap();
+    assert_eq!(response["stderr"], json!(["out of cheese"]));
+    let response = workspace.envelope("dies", &["ping"]);
+    assert_eq!(response["error"]["details"]["exitStatus"], 3);
+    let message = response["error"]["message"].as_str().unwrap();
     assert!(
         message.ends_with("(exit status: 3) before it answered; its last output: no configuration"),
         "{message}"

@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 
 use super::{envelope, mcpinspect};
 use crate::support::folder::Folder;
-use crate::support::running::{Running, python};
+use crate::support::running::{RunningServer, python};
 
 /// A server whose path says how it behaves.
-struct Odd {
+struct MisbehavingServer {
     folder: Folder,
-    server: Running,
+    server: RunningServer,
     scheme: &'static str,
 }
 
-impl Odd {
+impl MisbehavingServer {
     fn new() -> Self {
         Self::start("http", |_| Vec::new())
     }
 
     fn start(scheme: &'static str, more: impl Fn(&Folder) -> Vec<String>) -> Self {
         let folder = Folder::with_server(include_str!("odd_http.py"));
-        let server = Running::start(
+        let server = RunningServer::start(
             Command::new("python3")
                 .arg(folder.path("server.py"))
                 .arg(folder.path("requests"))
@@ -36,7 +36,10 @@ impl Odd {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}://127.0.0.1:{}{path}", self.scheme, self.server.said)
+        format!(
+            "{}://127.0.0.1:{}{path}",
+            self.scheme, self.server.first_line
+        )
     }
 
     fn call(&self, path: &str, options: &[&str]) -> Output {
@@ -45,7 +48,7 @@ impl Odd {
         mcpinspect(&options).output().unwrap()
     }
 
-    fn told(&self, path: &str, options: &[&str]) -> Value {
+    fn response(&self, path: &str, options: &[&str]) -> Value {
         envelope(&self.call(path, options))
     }
 
@@ -62,7 +65,7 @@ impl Odd {
 /// Why there is no answer, for each cause.
 #[test]
 fn the_table_of_failures_over_http() {
-    let odd = Odd::new();
+    let peer = MisbehavingServer::new();
     for (path, options, code, words) in [
         ("/401", "ping", "unauthorized", "Bearer resource_metadata="),
         ("/403", "ping", "forbidden", "go away"),
@@ -112,17 +115,20 @@ fn the_table_of_failures_over_http() {
         ),
     ] {
         let options: Vec<&str> = options.split(' ').collect();
-        let output = odd.call(path, &options);
-        let told = envelope(&output);
-        assert_eq!(output.status.code(), Some(1), "{path}: {told}");
-        assert_eq!(told["error"]["category"], "transport", "{path}: {told}");
-        assert_eq!(told["error"]["code"], code, "{path}: {told}");
-        let message = told["error"]["message"].as_str().unwrap();
+        let output = peer.call(path, &options);
+        let response = envelope(&output);
+        assert_eq!(output.status.code(), Some(1), "{path}: {response}");
+        assert_eq!(
+            response["error"]["category"], "transport",
+            "{path}: {response}"
+        );
+        assert_eq!(response["error"]["code"], code, "{path}: {response}");
+        let message = response["error"]["message"].as_str().unwrap();
         assert!(message.contains(words), "{path}: {message}");
         assert!(!output.stdout.contains(&0x1b), "{path}");
     }
-    let told = odd.told("/401", &["ping"]);
-    let details = &told["error"]["details"];
+    let response = peer.response("/401", &["ping"]);
+    let details = &response["error"]["details"];
     assert_eq!(details["status"], 401);
     assert_eq!(
         details["wwwAuthenticate"],
@@ -154,9 +160,12 @@ fn who_is_not_there_is_told_apart() {
         (&no_tls, "tls"),
     ] {
         let output = mcpinspect(&["ping", "--structured", "--url", url]).output();
-        let told = envelope(&output.unwrap());
-        assert_eq!(told["error"]["category"], "transport", "{url}: {told}");
-        assert_eq!(told["error"]["code"], code, "{url}: {told}");
+        let response = envelope(&output.unwrap());
+        assert_eq!(
+            response["error"]["category"], "transport",
+            "{url}: {response}"
+        );
+        assert_eq!(response["error"]["code"], code, "{url}: {response}");
     }
     for options in [
         &["ping", "--url", "ftp://example.org/"][..],
@@ -185,8 +194,8 @@ fn who_is_not_there_is_told_apart() {
 
 #[test]
 fn a_session_has_its_headers_and_is_ended() {
-    let odd = Odd::new();
-    let options = ["tools/call", "--tool", "echo", "--url", &odd.url("/plain")];
+    let peer = MisbehavingServer::new();
+    let options = ["tools/call", "--tool", "echo", "--url", &peer.url("/plain")];
     let output = mcpinspect(&options)
         .args([
             "--header",
@@ -202,7 +211,7 @@ fn a_session_has_its_headers_and_is_ended() {
         "called",
         "{output:?}"
     );
-    let requests = odd.requests();
+    let requests = peer.requests();
     let what: Vec<(&str, &str)> = requests
         .iter()
         .map(|request| {
@@ -244,10 +253,10 @@ fn a_session_has_its_headers_and_is_ended() {
 
 #[test]
 fn the_same_server_may_redirect() {
-    let odd = Odd::new();
-    let told = odd.told("/here", &["tools/list", "--header", "A: b"]);
-    assert_eq!(told["result"]["tools"][0]["name"], "echo", "{told}");
-    let requests = odd.requests();
+    let peer = MisbehavingServer::new();
+    let response = peer.response("/here", &["tools/list", "--header", "A: b"]);
+    assert_eq!(response["result"]["tools"][0]["name"], "echo", "{response}");
+    let requests = peer.requests();
     assert!(
         requests
             .iter()
@@ -257,11 +266,11 @@ fn the_same_server_may_redirect() {
 
 #[test]
 fn a_stream_that_breaks_off_is_resumed() {
-    let odd = Odd::new();
-    let told = odd.told("/break", &["tools/list"]);
-    assert_eq!(told["result"]["tools"][0]["name"], "echo", "{told}");
-    assert_eq!(told["logs"][0]["message"], "before the break");
-    let requests = odd.requests();
+    let peer = MisbehavingServer::new();
+    let response = peer.response("/break", &["tools/list"]);
+    assert_eq!(response["result"]["tools"][0]["name"], "echo", "{response}");
+    assert_eq!(response["logs"][0]["message"], "before the break");
+    let requests = peer.requests();
     let resumed = requests
         .iter()
         .find_map(|request| request["headers"]["last-event-id"].as_str());
@@ -270,10 +279,13 @@ fn a_stream_that_breaks_off_is_resumed() {
 
 #[test]
 fn a_server_asks_in_the_stream_of_a_request() {
-    let odd = Odd::new();
-    let told = odd.told("/asks", &["tools/call", "--tool", "echo"]);
-    assert_eq!(told["serverRequests"][0]["method"], "roots/list", "{told}");
-    let requests = odd.requests();
+    let peer = MisbehavingServer::new();
+    let response = peer.response("/asks", &["tools/call", "--tool", "echo"]);
+    assert_eq!(
+        response["serverRequests"][0]["method"], "roots/list",
+        "{response}"
+    );
+    let requests = peer.requests();
     let mut answers = requests
         .iter()
         .filter(|request| request["message"]["id"] == "q");
@@ -284,13 +296,13 @@ fn a_server_asks_in_the_stream_of_a_request() {
 
 #[test]
 fn a_notification_arrives_although_nothing_answers_it() {
-    let odd = Odd::new();
-    let told = odd.told("/plain", &["notifications/roots/list_changed"]);
+    let peer = MisbehavingServer::new();
+    let response = peer.response("/plain", &["notifications/roots/list_changed"]);
     assert_eq!(
-        (&told["success"], &told["result"]),
+        (&response["success"], &response["result"]),
         (&json!(true), &Value::Null)
     );
-    let requests = odd.requests();
+    let requests = peer.requests();
     let method = |request: &Value| request["message"]["method"].clone();
     let arrived = requests
         .iter()
@@ -300,40 +312,43 @@ fn a_notification_arrives_although_nothing_answers_it() {
 
 #[test]
 fn messages_come_as_a_batch_too() {
-    let odd = Odd::new();
-    let told = odd.told("/batch", &["tools/list"]);
-    assert_eq!(told["result"]["tools"][0]["name"], "echo", "{told}");
-    assert_eq!(told["logs"][0]["message"], "first");
+    let peer = MisbehavingServer::new();
+    let response = peer.response("/batch", &["tools/list"]);
+    assert_eq!(response["result"]["tools"][0]["name"], "echo", "{response}");
+    assert_eq!(response["logs"][0]["message"], "first");
 }
 
 #[test]
 fn the_older_transport_is_found_out() {
-    let odd = Odd::new();
-    let told = odd.told("/old", &["tools/call", "--tool", "echo"]);
-    assert_eq!(told["result"]["content"][0]["text"], "called", "{told}");
+    let peer = MisbehavingServer::new();
+    let response = peer.response("/old", &["tools/call", "--tool", "echo"]);
+    assert_eq!(
+        response["result"]["content"][0]["text"], "called",
+        "{response}"
+    );
 }
 
 #[test]
 fn a_configuration_may_have_a_url() {
-    let odd = Odd::new();
-    let servers = json!({"mcpServers": {"odd": {"type": "http", "url": odd.url("/plain"),
+    let peer = MisbehavingServer::new();
+    let servers = json!({"mcpServers": {"odd": {"type": "http", "url": peer.url("/plain"),
         "headers": {"Authorization": "Bearer ${TOKEN}", "X-One": "a"}}}});
-    odd.folder.write(".mcp.json", &servers.to_string());
+    peer.folder.write(".mcp.json", &servers.to_string());
     let output = mcpinspect(&["tools/list", "odd", "--header", "x-one: b"])
-        .current_dir(odd.folder.path("."))
+        .current_dir(peer.folder.path("."))
         .env("HOME", "/nonexistent")
         .env("TOKEN", "t")
         .output()
         .unwrap();
     assert_eq!(envelope(&output)["tools"][0]["name"], "echo", "{output:?}");
-    let headers = &odd.requests()[0]["headers"];
+    let headers = &peer.requests()[0]["headers"];
     assert_eq!(headers["authorization"], "Bearer t");
     assert_eq!(headers["x-one"], "b");
 }
 
 #[test]
 fn only_who_is_trusted_is_talked_to_over_tls() {
-    let odd = Odd::start("https", |folder| {
+    let peer = MisbehavingServer::start("https", |folder| {
         let made = Command::new(python())
             .args(["-c", include_str!("certificate.py")])
             .arg(folder.path(""))
@@ -344,14 +359,14 @@ fn only_who_is_trusted_is_talked_to_over_tls() {
             .to_vec()
     });
     let ask = |authority: &str| {
-        let url = odd.url("/plain");
+        let url = peer.url("/plain");
         let output = mcpinspect(&["tools/list", "--structured", "--url", &url])
-            .env("SSL_CERT_FILE", odd.folder.path(authority))
+            .env("SSL_CERT_FILE", peer.folder.path(authority))
             .output();
         envelope(&output.unwrap())
     };
-    let told = ask("authority.pem");
-    assert_eq!(told["success"], true, "{told}");
-    let told = ask("server.pem");
-    assert_eq!(told["error"]["code"], "tls", "{told}");
+    let response = ask("authority.pem");
+    assert_eq!(response["success"], true, "{response}");
+    let response = ask("server.pem");
+    assert_eq!(response["error"]["code"], "tls", "{response}");
 }

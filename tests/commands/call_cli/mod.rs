@@ -16,11 +16,11 @@ use crate::support::built;
 use crate::support::folder::Folder;
 
 /// A folder with the little server.
-struct Place {
+struct Workspace {
     folder: Folder,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         Self {
             folder: Folder::with_server(include_str!("little.py")),
@@ -70,18 +70,18 @@ fn envelope(output: &Output) -> Value {
 
 #[test]
 fn lists_have_all_their_pages() {
-    let place = Place::new();
-    let output = place.call("legacy", &["tools/list"]);
+    let workspace = Workspace::new();
+    let output = workspace.call("legacy", &["tools/list"]);
     let listed = envelope(&output);
     assert_eq!(listed["tools"].as_array().unwrap().len(), 4);
     assert!(listed.get("nextCursor").is_none());
-    let output = place.call("legacy", &["tools/list", "--params", r#"{"cursor": "2"}"#]);
+    let output = workspace.call("legacy", &["tools/list", "--params", r#"{"cursor": "2"}"#]);
     assert_eq!(envelope(&output)["tools"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn a_request_is_repeated_and_timed() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let repeated = [
         "tools/call",
         "--tool",
@@ -93,37 +93,40 @@ fn a_request_is_repeated_and_timed() {
         "--concurrency",
         "8",
     ];
-    let told = place.envelope("legacy", &repeated);
-    let result = &told["result"];
+    let response = workspace.envelope("legacy", &repeated);
+    let result = &response["result"];
     assert_eq!(
         (&result["answers"], &result["failures"]),
         (&json!(50), &json!(0)),
-        "{told}"
+        "{response}"
     );
     let [min, p50, max] =
         ["min", "p50", "max"].map(|name| result["latencyMs"][name].as_f64().unwrap());
     assert!(0.0 < min && min <= p50 && p50 <= max, "{result}");
-    let table = place.call("legacy", &repeated);
+    let table = workspace.call("legacy", &repeated);
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.starts_with("50 answers, 0 failures, "), "{table}");
     assert_eq!(table.lines().count(), 7);
-    let told = place.envelope("legacy", &["x/y", "--repeat", "3"]);
+    let response = workspace.envelope("legacy", &["x/y", "--repeat", "3"]);
     assert_eq!(
-        (&told["result"]["failures"], &told["error"]["category"]),
+        (
+            &response["result"]["failures"],
+            &response["error"]["category"]
+        ),
         (&json!(3), &json!("protocol"))
     );
 }
 
 #[test]
 fn a_server_is_started_by_its_name_in_a_configuration() {
-    let place = Place::new();
-    let [program, script, how] = place.server("legacy").try_into().unwrap();
+    let workspace = Workspace::new();
+    let [program, script, how] = workspace.server("legacy").try_into().unwrap();
     let servers = json!({"mcpServers": {"little": {"command": program, "args": [script, how], "env": {"CALLED": "${CALLER}"}}}});
-    place.write(".mcp.json", &servers.to_string());
+    workspace.write(".mcp.json", &servers.to_string());
     let ask = |name: &str| {
         Command::new(built("mcpinspect"))
             .args(["call", "tools/call", name, "--tool", "show", "--arg", "a=1"])
-            .current_dir(place.path("."))
+            .current_dir(workspace.path("."))
             .env("HOME", "/nonexistent")
             .env("CALLER", "by name")
             .output()

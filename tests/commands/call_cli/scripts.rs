@@ -2,20 +2,20 @@
 
 use serde_json::json;
 
-use super::{Place, call, envelope};
+use super::{Workspace, call, envelope};
 
 #[test]
 fn a_script_runs_over_one_connection_and_says_what_did_not_hold() {
-    let place = Place::new();
-    let script = place.write("script.yaml", include_str!("script.yaml"));
-    let report = place.path("report.xml");
-    let output = place.call(
+    let workspace = Workspace::new();
+    let script = workspace.write("script.yaml", include_str!("script.yaml"));
+    let report = workspace.path("report.xml");
+    let output = workspace.call(
         "legacy",
         &["--script", &script, "--junit", report.to_str().unwrap()],
     );
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = envelope(&output);
-    let steps = told.as_array().unwrap();
+    let response = envelope(&output);
+    let steps = response.as_array().unwrap();
     let ran: Vec<(u64, bool)> = steps
         .iter()
         .map(|step| {
@@ -28,7 +28,7 @@ fn a_script_runs_over_one_connection_and_says_what_did_not_hold() {
     assert_eq!(
         ran,
         [(1, true), (2, true), (3, true), (4, false), (6, false)],
-        "{told:#}"
+        "{response:#}"
     );
     assert_eq!(
         steps[4]["expectations"][0]["message"],
@@ -57,20 +57,20 @@ fn a_script_runs_over_one_connection_and_says_what_did_not_hold() {
         Some("result.structuredContent.a: expected 4, found 3")
     );
 
-    let good = place.write("good.json", r#"{"steps": [{"method": "ping", "unchecked": true, "onError": "continue"}, {"method": "tools/list"}]}"#);
-    let output = place.call("legacy", &["--script", &good]);
-    let told = envelope(&output);
+    let good = workspace.write("good.json", r#"{"steps": [{"method": "ping", "unchecked": true, "onError": "continue"}, {"method": "tools/list"}]}"#);
+    let output = workspace.call("legacy", &["--script", &good]);
+    let response = envelope(&output);
     assert_eq!(
-        (&told[0]["passed"], &told[1]["passed"]),
+        (&response[0]["passed"], &response[1]["passed"]),
         (&json!(false), &json!(true)),
-        "{told:#}"
+        "{response:#}"
     );
 }
 
 #[test]
 fn a_malformed_script_is_refused_before_anything_runs() {
-    let place = Place::new();
-    let mark = place.path("started");
+    let workspace = Workspace::new();
+    let mark = workspace.path("started");
     for (script, reason) in [
         (
             "- method: ping\n- name: two\n  method: tools/call\n",
@@ -82,7 +82,7 @@ fn a_malformed_script_is_refused_before_anything_runs() {
         ),
         ("[{]", "script"),
     ] {
-        let script = place.write("script", script);
+        let script = workspace.write("script", script);
         let touch = ["touch".to_owned(), mark.to_str().unwrap().to_owned()];
         let output = call(&["--script", &script], &touch);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

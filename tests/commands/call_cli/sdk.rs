@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{call, envelope, mcpinspect};
 use crate::support::folder::Folder;
-use crate::support::running::{Running, python};
+use crate::support::running::{RunningServer, python};
 
 /// A real server that runs as a process.
 fn clock() -> Vec<String> {
@@ -16,16 +16,16 @@ fn clock() -> Vec<String> {
 }
 
 /// A server with something of everything, on a transport.
-fn everything(folder: &Folder, transport: &str) -> Running {
+fn everything(folder: &Folder, transport: &str) -> RunningServer {
     let program = folder.path("server.py");
-    Running::start(Command::new(python()).arg(program).arg(transport))
+    RunningServer::start(Command::new(python()).arg(program).arg(transport))
 }
 
 fn folder() -> Folder {
     Folder::with_server(include_str!("sdk_server.py"))
 }
 
-/// A method with its options, and a place in the result that says it was understood.
+/// A method with its options, and a pointer in the result that says it was understood.
 const METHODS: [(&str, &str, &str); 11] = [
     ("discover", "/serverInfo/name", "something-of-everything"),
     ("ping", "", ""),
@@ -79,18 +79,18 @@ fn everything_is_answered_on_each_transport_of_http_and_in_both_eras() {
         let server = everything(&folder, transport);
         let ask = |options: &str| {
             let options = options.split(' ').chain(["--era", era, "--structured"]);
-            let options: Vec<&str> = options.chain(["--url", &server.said]).collect();
+            let options: Vec<&str> = options.chain(["--url", &server.first_line]).collect();
             let output = mcpinspect(&options).output().unwrap();
             (output.status.code(), envelope(&output))
         };
-        for (options, place, expected) in METHODS {
-            let (status, told) = ask(options);
-            assert_eq!(status, Some(0), "{transport} {era} {options}: {told}");
-            let found = told["result"].pointer(place);
-            let is_right = place.is_empty() || found == Some(&json!(expected));
-            assert!(is_right, "{transport} {era} {options}: {told}");
+        for (options, pointer, expected) in METHODS {
+            let (status, response) = ask(options);
+            assert_eq!(status, Some(0), "{transport} {era} {options}: {response}");
+            let found = response["result"].pointer(pointer);
+            let is_right = pointer.is_empty() || found == Some(&json!(expected));
+            assert!(is_right, "{transport} {era} {options}: {response}");
             if options == "discover" {
-                assert_eq!(told["result"]["era"], spoken, "{transport} {era}");
+                assert_eq!(response["result"]["era"], spoken, "{transport} {era}");
             }
         }
         for (options, category, expected) in [
@@ -98,15 +98,15 @@ fn everything_is_answered_on_each_transport_of_http_and_in_both_eras() {
             ("tools/call --tool add --arg a=x --arg b=1", "validation", 1),
             ("x/y", "protocol", 1),
         ] {
-            let (status, told) = ask(options);
+            let (status, response) = ask(options);
             assert_eq!(
                 status,
                 Some(expected),
-                "{transport} {era} {options}: {told}"
+                "{transport} {era} {options}: {response}"
             );
             assert_eq!(
-                told["error"]["category"], category,
-                "{transport} {era} {options}: {told}"
+                response["error"]["category"], category,
+                "{transport} {era} {options}: {response}"
             );
         }
     }
@@ -130,13 +130,13 @@ fn a_server_at_a_url_asks_back() {
             "--answer",
             &answers,
         ];
-        let output = mcpinspect(&[&options[..], &["--url", &server.said]].concat());
-        let told = envelope(&{ output }.output().unwrap());
+        let output = mcpinspect(&[&options[..], &["--url", &server.first_line]].concat());
+        let response = envelope(&{ output }.output().unwrap());
         assert_eq!(
-            told["result"]["content"][0]["text"], "accept",
-            "{transport}: {told}"
+            response["result"]["content"][0]["text"], "accept",
+            "{transport}: {response}"
         );
-        assert_eq!(told["serverRequests"][0]["scripted"], true);
+        assert_eq!(response["serverRequests"][0]["scripted"], true);
     }
 }
 
@@ -163,15 +163,15 @@ fn many_requests_at_a_time_go_to_a_url() {
             era,
             "--structured",
             "--url",
-            &server.said,
+            &server.first_line,
         ];
-        let told = envelope(
+        let response = envelope(
             &mcpinspect(&[&options[..], &more].concat())
                 .output()
                 .unwrap(),
         );
-        assert_eq!(told["result"]["answers"], 200, "{told}");
-        assert_eq!(told["result"]["failures"], 0, "{told}");
+        assert_eq!(response["result"]["answers"], 200, "{response}");
+        assert_eq!(response["result"]["failures"], 0, "{response}");
     }
 }
 
@@ -186,15 +186,15 @@ fn a_server_at_a_url_is_watched() {
         "5s",
         "--structured",
         "--url",
-        &server.said,
+        &server.first_line,
     ];
     let mut watching = mcpinspect(&watch).stdout(Stdio::piped()).spawn().unwrap();
     while watching.try_wait().unwrap().is_none() {
-        let change = ["tools/call", "--tool", "tell", "--url", &server.said];
+        let change = ["tools/call", "--tool", "tell", "--url", &server.first_line];
         assert!(mcpinspect(&change).output().unwrap().status.success());
     }
-    let told = envelope(&watching.wait_with_output().unwrap());
-    let methods: Vec<&str> = told["notifications"]
+    let response = envelope(&watching.wait_with_output().unwrap());
+    let methods: Vec<&str> = response["notifications"]
         .as_array()
         .unwrap()
         .iter()
@@ -229,18 +229,18 @@ fn a_script_runs_over_one_session_of_each_transport() {
     let folder = folder();
     let steps: Vec<Value> = METHODS.iter().map(|(options, ..)| step(options)).collect();
     let script = folder.write("script.json", &json!(steps).to_string());
-    let check = |told: &Value, how: &str| {
-        let ran = told.as_array().unwrap();
-        assert_eq!(ran.len(), METHODS.len(), "{how}: {told:#}");
-        for (ran, (options, place, expected)) in ran.iter().zip(METHODS) {
-            let found = ran["result"].pointer(place);
-            let is_right = place.is_empty() || found == Some(&json!(expected));
+    let check = |response: &Value, how: &str| {
+        let ran = response.as_array().unwrap();
+        assert_eq!(ran.len(), METHODS.len(), "{how}: {response:#}");
+        for (ran, (options, pointer, expected)) in ran.iter().zip(METHODS) {
+            let found = ran["result"].pointer(pointer);
+            let is_right = pointer.is_empty() || found == Some(&json!(expected));
             assert!(is_right && ran["passed"] == true, "{how} {options}: {ran}");
         }
     };
     for transport in ["stream", "sse"] {
         let server = everything(&folder, transport);
-        let output = mcpinspect(&["--script", &script, "--url", &server.said]).output();
+        let output = mcpinspect(&["--script", &script, "--url", &server.first_line]).output();
         check(&envelope(&output.unwrap()), transport);
     }
     let program = folder.path("server.py");
@@ -281,14 +281,14 @@ fn a_real_server_answers_in_both_eras() {
             ],
             &clock(),
         );
-        let told = envelope(&output);
+        let response = envelope(&output);
         assert_eq!(
-            (&told["success"], &told["error"]),
+            (&response["success"], &response["error"]),
             (&json!(true), &json!(null)),
-            "{told}"
+            "{response}"
         );
         assert_eq!(
-            told["result"]["structuredContent"]["timezone"],
+            response["result"]["structuredContent"]["timezone"],
             "Europe/Paris"
         );
     }

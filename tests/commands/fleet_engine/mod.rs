@@ -183,20 +183,20 @@ impl Drop for ClickHouse {
 }
 
 /// One fleet: files, a database, and a loader's state.
-struct Place {
+struct Workspace {
     directory: tempfile::TempDir,
     url: String,
 }
 
-impl Place {
+impl Workspace {
     fn new(server: &ClickHouse, database: &str) -> Self {
-        let place = Self {
+        let workspace = Self {
             directory: tempfile::tempdir().unwrap(),
             url: server.url(database),
         };
-        let made = fleet(&["schema", "--clickhouse", &place.url]);
+        let made = fleet(&["schema", "--clickhouse", &workspace.url]);
         assert!(made.status.success(), "{made:?}");
-        place
+        workspace
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -256,24 +256,24 @@ fn a_current_engine_gives_the_same_report_as_the_files() {
 
 fn equality(server: &ClickHouse, collections: u64) {
     for seed in 0..collections {
-        let place = Place::new(server, &format!("fleet{seed}"));
-        let files = [place.path("one"), place.path("other")];
+        let workspace = Workspace::new(server, &format!("fleet{seed}"));
+        let files = [workspace.path("one"), workspace.path("other")];
         collection(&files[0], 2 * seed, 40 + seed * 20);
         collection(&files[1], 2 * seed + 1, 60);
-        place.load(&files);
-        place.is_equal(&files);
+        workspace.load(&files);
+        workspace.is_equal(&files);
         // What is new since then, and then nothing.
         collection(&files[1], seed + 100, 50);
-        place.load(&files);
-        place.load(&files);
-        place.is_equal(&files);
+        workspace.load(&files);
+        workspace.load(&files);
+        workspace.is_equal(&files);
     }
 }
 
 /// A server and a tool that do not fit in memory at once are asked for in parts, and line by line.
 fn large(server: &ClickHouse) {
-    let place = Place::new(server, "large");
-    let file = [place.path("journal")];
+    let workspace = Workspace::new(server, "large");
+    let file = [workspace.path("journal")];
     let mut text = String::new();
     let mut line = |host: u64, event: &str, server: &str, tool: &str, number: u64| {
         let hash = match number % 7 {
@@ -301,13 +301,13 @@ fn large(server: &ClickHouse) {
         }
     }
     std::fs::write(&file[0], text).unwrap();
-    place.load(&file);
+    workspace.load(&file);
     let expected = report(&[file[0].to_str().unwrap()]);
     let servers = expected["servers"].as_array().unwrap();
     assert_eq!(servers.len(), 4);
     assert!(servers.iter().all(|server| server["host_count"] == 300));
     for memory in ["--memory=1", "--memory=144"] {
-        let loaded = report(&["--clickhouse", &place.url, memory]);
+        let loaded = report(&["--clickhouse", &workspace.url, memory]);
         assert!(loaded == expected, "{memory}");
     }
 }
@@ -324,8 +324,8 @@ fn a_current_engine_is_asked_in_parts() {
 
 /// Each event is one line, however often it was sent, and months go when they are old.
 fn events(server: &ClickHouse) {
-    let place = Place::new(server, "events");
-    let file = place.path("journal");
+    let workspace = Workspace::new(server, "events");
+    let file = workspace.path("journal");
     let entry = |month: u64, tool: &str, uid: &str| {
         let micros = START + month * 30 * 86_400_000_000;
         let entry = json!({"_HOSTNAME": "oslo", "_MACHINE_ID": "ab".repeat(16), "_UID": uid,
@@ -340,7 +340,7 @@ fn events(server: &ClickHouse) {
     text.push_str(&entry(149, "it's", "0"));
     std::fs::write(&file, text).unwrap();
     let load = |state: &str, more: &[&str]| {
-        let mut loader = place.loader_of(state, &place.url, std::slice::from_ref(&file));
+        let mut loader = workspace.loader_of(state, &workspace.url, std::slice::from_ref(&file));
         let output = loader.args(more).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
@@ -382,8 +382,8 @@ fn a_current_engine_keeps_events_once_and_removes_them_in_time() {
 
 /// What a shipper of whole entries put into the table is the collection, once.
 fn shipped(server: &ClickHouse, formats: &[&str]) {
-    let place = Place::new(server, "shipped");
-    let file = place.path("journal");
+    let workspace = Workspace::new(server, "shipped");
+    let file = workspace.path("journal");
     collection(&file, 7, 300);
     let text = std::fs::read_to_string(&file).unwrap();
     // A shipper reads entries that are whole.
@@ -410,7 +410,7 @@ fn shipped(server: &ClickHouse, formats: &[&str]) {
         );
         let entries =
             server.say("SELECT DISTINCT entry FROM shipped.journal FORMAT TabSeparatedRaw");
-        let back = place.path("back");
+        let back = workspace.path("back");
         std::fs::write(&back, entries).unwrap();
         assert_eq!(report(&[back.to_str().unwrap()]), expected, "{format}");
     }
@@ -530,8 +530,8 @@ fn cutting(port: u16, budget: &Arc<AtomicU64>) -> u16 {
 #[test]
 fn kills_and_cuts_lose_nothing_and_count_nothing_twice() {
     let server = ClickHouse::start();
-    let place = Place::new(&server, "cut");
-    let file = [place.path("journal")];
+    let workspace = Workspace::new(&server, "cut");
+    let file = [workspace.path("journal")];
     let budget = Arc::new(AtomicU64::new(0));
     let cut = format!("http://127.0.0.1:{}/cut", cutting(server.port, &budget));
     let mut n = Numbers(77);
@@ -539,10 +539,10 @@ fn kills_and_cuts_lose_nothing_and_count_nothing_twice() {
     for round in 0..50 {
         collection(&file[0], 1_000 + round, 60);
         let mut loader = match round % 2 {
-            0 => place.loader(&place.url, &file),
+            0 => workspace.loader(&workspace.url, &file),
             _ => {
                 budget.store(300 + n.below(60_000), Ordering::Relaxed);
-                place.loader(&cut, &file)
+                workspace.loader(&cut, &file)
             }
         };
         let mut child = loader
@@ -559,8 +559,8 @@ fn kills_and_cuts_lose_nothing_and_count_nothing_twice() {
         failed += u32::from(status.code() == Some(2));
     }
     assert!(killed > 2 && failed > 2, "{killed} kills, {failed} cuts");
-    place.load(&file);
-    place.is_equal(&file);
+    workspace.load(&file);
+    workspace.is_equal(&file);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stub::{Open, Stub};
+use super::stub::{OpenStream, StubServer};
 use super::{Gateway, call};
 
 const SESSIONS: usize = 1000;
@@ -24,7 +24,7 @@ redact = [{ path = "**", matches = "secret of" }]
 
 #[test]
 fn a_thousand_sessions_are_not_mixed_up() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         let session = seen.field("mcp-session-id").unwrap();
         if seen.head.starts_with("GET") {
             out.chunked("content-type: text/event-stream\r\n");
@@ -43,10 +43,10 @@ fn a_thousand_sessions_are_not_mixed_up() {
         );
     });
     let gateway = Gateway::start(RULES, &stub.url("/mcp"), &[]);
-    let mut streams: Vec<Open> = (0..SESSIONS)
+    let mut streams: Vec<OpenStream> = (0..SESSIONS)
         .map(|number| {
             let fields = format!("mcp-session-id: s{number}\r\n");
-            Open::get(gateway.place(), "/mcp", &fields)
+            OpenStream::get(gateway.address(), "/mcp", &fields)
         })
         .collect();
     for (number, stream) in streams.iter_mut().enumerate() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::real::server;
-use super::stub::{Answer, Seen, Stub, ask};
+use super::stub::{Answer, ReceivedRequest, StubServer, ask};
 use super::{Gateway, RULES, call, guard};
 use crate::support::folder::Folder;
 use crate::support::running::python;
@@ -14,8 +14,8 @@ use crate::support::running::python;
 const NO_SUMS: &str = "[[rule]]\nid = \"no-sums\"\nwhen = { method = \"tools/call\", tool = \"add\" }\naction = \"block\"\n";
 
 /// A server that says its own name.
-fn named(name: &'static str) -> Stub {
-    Stub::start(move |seen, out| {
+fn named(name: &'static str) -> StubServer {
+    StubServer::start(move |seen, out| {
         let id = seen.id();
         out.json(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{name} hunter2"}}]}}}}"#
@@ -23,17 +23,17 @@ fn named(name: &'static str) -> Stub {
     })
 }
 
-fn place(stub: &Stub) -> String {
+fn address(stub: &StubServer) -> String {
     stub.url("").trim_start_matches("http://").to_owned()
 }
 
-fn post(gateway: &Gateway, stub: &Stub, body: &str) -> Answer {
+fn post(gateway: &Gateway, stub: &StubServer, body: &str) -> Answer {
     let fields = format!(
         "host: {}\r\ncontent-type: application/json\r\n",
-        place(stub)
+        address(stub)
     );
     ask(
-        gateway.place(),
+        gateway.address(),
         "POST",
         &stub.url("/mcp?a=1"),
         &fields,
@@ -60,14 +60,14 @@ fn each_server_is_reached_and_judged() {
         let answer = post(&gateway, stub, &call(3, "write"));
         assert!(answer.text().contains("Read only."), "{answer:?}");
     }
-    let seen: Vec<Seen> = one.seen();
+    let seen: Vec<ReceivedRequest> = one.requests();
     assert_eq!(seen.len(), 4, "what is blocked does not arrive");
     assert!(
         seen[0].head.starts_with("POST /mcp?a=1 HTTP/1.1"),
         "{}",
         seen[0].head
     );
-    assert_eq!(seen[0].field("host"), Some(&*place(&one)));
+    assert_eq!(seen[0].field("host"), Some(&*address(&one)));
     let decisions = gateway.decisions();
     assert_eq!(decisions.len(), 6);
     assert!(
@@ -81,7 +81,7 @@ fn each_server_is_reached_and_judged() {
 fn what_names_no_server_goes_nowhere() {
     let stub = named("one");
     let gateway = Gateway::forward(RULES, &[]);
-    let own = format!("host: {}\r\n", gateway.place());
+    let own = format!("host: {}\r\n", gateway.address());
     let other = "host: elsewhere.example\r\n";
     let itself = gateway.url().to_owned();
     for (method, target, fields, status) in [
@@ -104,10 +104,10 @@ fn what_names_no_server_goes_nowhere() {
         // Round in circles.
         ("POST", &itself, &own, 400),
     ] {
-        let answer = ask(gateway.place(), method, target, fields, "");
+        let answer = ask(gateway.address(), method, target, fields, "");
         assert_eq!(answer.status, status, "{method} {target}: {answer:?}");
     }
-    assert!(stub.seen().is_empty());
+    assert!(stub.requests().is_empty());
     let reasons: Vec<_> = gateway
         .decisions()
         .iter()
@@ -119,12 +119,12 @@ fn what_names_no_server_goes_nowhere() {
 #[test]
 fn only_allowed_servers_are_reached() {
     let (one, other) = (named("one"), named("other"));
-    let gateway = Gateway::forward(RULES, &["--to", &place(&one)]);
+    let gateway = Gateway::forward(RULES, &["--to", &address(&one)]);
     assert_eq!(post(&gateway, &one, &call(1, "read")).status, 200);
     let refused = post(&gateway, &other, &call(1, "read"));
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("--to"), "{refused:?}");
-    assert!(other.seen().is_empty());
+    assert!(other.requests().is_empty());
     let policy = gateway.folder.path().join("p.toml");
     let open = guard(&[
         "--listen",
@@ -143,13 +143,13 @@ fn only_allowed_servers_are_reached() {
 fn any_number_of_servers_fits() {
     let gateway = Gateway::forward(RULES, &[]);
     let stub = named("one");
-    let port = place(&stub).rsplit(':').next().unwrap().to_owned();
+    let port = address(&stub).rsplit(':').next().unwrap().to_owned();
     for number in 0..600 {
         // All of this network is this machine.
         let host = format!("127.0.{}.{}:{port}", number / 250, number % 250 + 1);
         let fields = format!("host: {host}\r\n");
         let target = format!("http://{host}/mcp");
-        let answer = ask(gateway.place(), "GET", &target, &fields, "");
+        let answer = ask(gateway.address(), "GET", &target, &fields, "");
         // Nobody listens at most of them.
         assert!(matches!(answer.status, 200 | 502), "{number}: {answer:?}");
     }
@@ -163,7 +163,7 @@ fn a_real_client_uses_it_as_its_proxy() {
         let gateway = Gateway::forward(NO_SUMS, &[]);
         let program = folder.write("client.py", include_str!("client.py"));
         let output = Command::new(python())
-            .args([&program, transport, &server.said])
+            .args([&program, transport, &server.first_line])
             .env("HTTP_PROXY", gateway.url())
             .env_remove("NO_PROXY")
             .env_remove("no_proxy")

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::stub::{Stub, raw};
+use super::stub::{StubServer, raw};
 use super::{Gateway, JUDGED, call};
 
-fn echo() -> Stub {
-    Stub::start(|seen, out| {
+fn echo() -> StubServer {
+    StubServer::start(|seen, out| {
         let id = seen.id();
         out.json(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     })
@@ -16,7 +16,7 @@ fn echo() -> Stub {
 
 #[test]
 fn fields_pass_and_those_of_the_hop_do_not() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         if seen.head.starts_with("DELETE") {
             return out.respond("204 No Content", "", b"");
         }
@@ -33,7 +33,7 @@ fn fields_pass_and_those_of_the_hop_do_not() {
         assert!(answer.head.contains(field), "{field}: {answer:?}");
     }
     assert!(!answer.head.contains("alt-svc") && !answer.head.contains("timeout=5"));
-    let seen = stub.seen().remove(0);
+    let seen = stub.requests().remove(0);
     assert!(
         seen.head.starts_with("POST /mcp?key=1 HTTP/1.1\r\n"),
         "{seen:?}"
@@ -53,7 +53,7 @@ fn fields_pass_and_those_of_the_hop_do_not() {
     }
     let answer = gateway.ask("DELETE", "/mcp", "mcp-session-id: s1\r\n", "");
     assert_eq!(answer.status, 204);
-    assert!(stub.seen()[1].head.starts_with("DELETE /mcp "));
+    assert!(stub.requests()[1].head.starts_with("DELETE /mcp "));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn strangers_are_not_let_in() {
         "https://app.example",
     ];
     let gateway = Gateway::start(JUDGED, &stub.url("/mcp"), &options);
-    let own = format!("host: {0}\r\norigin: http://{0}\r\n", gateway.place());
+    let own = format!("host: {0}\r\norigin: http://{0}\r\n", gateway.address());
     for (fields, expected) in [
         ("host: evil.example\r\n", 403),
         ("host: box.example\r\n", 200),
@@ -83,7 +83,7 @@ fn strangers_are_not_let_in() {
     assert_eq!(answer.status, 403);
     let answer = gateway.ask("CONNECT", "evil.example:443", "host: localhost\r\n", "");
     assert!(matches!(answer.status, 400 | 403 | 405), "{answer:?}");
-    assert_eq!(stub.seen().len(), 4);
+    assert_eq!(stub.requests().len(), 4);
     let decisions = gateway.decisions();
     let told = |reason: &str, shown: &str| {
         decisions.iter().any(|decision| {
@@ -118,7 +118,7 @@ fn requests_with_two_readings_are_refused() {
         let text = format!(
             "POST /mcp HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n0\r\n\r\nGET /admin HTTP/1.1\r\nhost: localhost\r\n\r\n"
         );
-        let answer = raw(gateway.place(), text.as_bytes());
+        let answer = raw(gateway.address(), text.as_bytes());
         assert_eq!(answer.status, 400, "{fields}");
         assert_eq!(answer.body.len(), 46, "{answer:?}");
     }
@@ -148,7 +148,7 @@ fn requests_with_two_readings_are_refused() {
         let answer = gateway.ask("POST", "/mcp", fields, &call(1, "a"));
         assert_eq!(answer.status, expected, "{fields}");
     }
-    assert!(stub.seen().is_empty(), "{:?}", stub.seen());
+    assert!(stub.requests().is_empty(), "{:?}", stub.requests());
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn heads_agree_with_their_messages() {
     let batch = format!("[{}]", call(1, "a"));
     let answer = gateway.ask("POST", "/mcp", "mcp-method: tools/call\r\n", &batch);
     assert_eq!(answer.status, 400);
-    assert_eq!(stub.seen().len(), 1);
+    assert_eq!(stub.requests().len(), 1);
 
     // Fields that repeat an argument.
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -203,7 +203,7 @@ fn fields_follow_what_a_rule_changes() {
     let fields = "mcp-param-region: us\r\nmcp-param-count: 3\r\n";
     let answer = gateway.ask("POST", "/mcp", fields, &body.to_string());
     assert_eq!(answer.status, 200);
-    let seen = stub.seen();
+    let seen = stub.requests();
     assert_eq!(seen[0].field("mcp-param-region"), Some("eu"));
     assert_eq!(seen[0].field("mcp-param-count"), Some("3"));
     assert!(
@@ -215,7 +215,7 @@ fn fields_follow_what_a_rule_changes() {
 
 #[test]
 fn redirects_do_not_lead_past_the_policy() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         let to = match seen.head.contains("/away") {
             true => "http://evil.example/mcp".to_owned(),
             false => format!("http://{}/there?x=1", seen.field("host").unwrap()),

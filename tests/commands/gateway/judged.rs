@@ -4,12 +4,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::stub::{Open, Stub};
+use super::stub::{OpenStream, StubServer};
 use super::{Gateway, JUDGED, RULES, call};
 
 /// Answers as a server with a tool that says a password would, as JSON or as events.
-fn server(as_events: bool) -> Stub {
-    Stub::start(move |seen, out| {
+fn server(as_events: bool) -> StubServer {
+    StubServer::start(move |seen, out| {
         let Ok(message) = serde_json::from_str::<Value>(&seen.body) else {
             return out.json("{}");
         };
@@ -55,7 +55,7 @@ fn rules_hold_for_json_and_for_events() {
             answer.json()["error"],
             json!({"code": -32050, "message": "out of cheese"})
         );
-        assert!(stub.seen().is_empty());
+        assert!(stub.requests().is_empty());
         let answer = gateway.post(&call(3, "env"));
         assert!(answer.text().contains("it is «redacted»"), "{answer:?}");
         let answer = gateway.post(r#"{"jsonrpc":"2.0","id":4,"method":"tools/list"}"#);
@@ -95,7 +95,7 @@ fn rules_hold_for_json_and_for_events() {
 #[test]
 fn what_no_rule_concerns_passes_byte_for_byte() {
     const ODD: &str = " {\"jsonrpc\":\"2.0\" ,\r\n \"id\":1,\"result\":{\"b\":1.0,\"a\":\"\\u0041\"}, \"x\":[ ]}\n";
-    let stub = Stub::start(|seen, out| match seen.head.contains("/token") {
+    let stub = StubServer::start(|seen, out| match seen.head.contains("/token") {
         true => out.json(TOKEN),
         false => out.json(ODD),
     });
@@ -105,7 +105,7 @@ fn what_no_rule_concerns_passes_byte_for_byte() {
         let asked = "{\r\n \"method\":\"ping\", \"jsonrpc\":\"2.0\",\"id\" : 1 }";
         let answer = gateway.post(asked);
         assert_eq!(answer.text(), ODD);
-        assert_eq!(stub.seen().pop().unwrap().body, asked);
+        assert_eq!(stub.requests().pop().unwrap().body, asked);
         // Other things that a server of the same host has.
         let answer = gateway.ask(
             "POST",
@@ -144,7 +144,7 @@ fn what_can_be_read_in_two_ways_gets_past_no_rule() {
         assert_eq!(answer.json()["error"]["code"], -32600, "{body}: {answer:?}");
         assert_eq!(answer.status, if has_id { 200 } else { 400 }, "{body}");
     }
-    assert!(stub.seen().is_empty(), "{:?}", stub.seen());
+    assert!(stub.requests().is_empty(), "{:?}", stub.requests());
     let refused = gateway.decisions();
     assert!(refused.len() == 5 && refused.iter().all(|one| one["action"] == "refuse"));
 }
@@ -157,7 +157,7 @@ fn an_answer_that_can_be_read_in_two_ways_becomes_an_error() {
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}} {}",
     ] {
         for kind in ["application/json", "text/plain", "text/event-stream"] {
-            let stub = Stub::start(move |_, out| {
+            let stub = StubServer::start(move |_, out| {
                 let body = match kind {
                     "text/event-stream" => format!("data: {body}\n\n"),
                     _ => body.to_owned(),
@@ -200,7 +200,7 @@ fn compressed_answers_are_judged() {
                 _ => message.to_owned(),
             };
             let bytes = compressed(&text, how);
-            let stub = Stub::start(move |_, out| {
+            let stub = StubServer::start(move |_, out| {
                 let fields = format!("content-type: {kind}\r\ncontent-encoding: {coding}\r\n");
                 out.respond("200 OK", &fields, &bytes);
             });
@@ -214,7 +214,7 @@ fn compressed_answers_are_judged() {
             assert!(!answer.head.contains("content-encoding"));
         }
     }
-    let stub = Stub::start(|_, out| {
+    let stub = StubServer::start(|_, out| {
         out.respond(
             "200 OK",
             "content-type: application/json\r\ncontent-encoding: gzip, br\r\n",
@@ -229,7 +229,7 @@ fn compressed_answers_are_judged() {
 /// What the server asks and may not is answered in the client's place.
 #[test]
 fn a_blocked_request_of_the_server_is_answered() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         if seen.head.starts_with("POST") {
             return out.respond("202 Accepted", "", b"");
         }
@@ -242,9 +242,9 @@ fn a_blocked_request_of_the_server_is_answered() {
     });
     let gateway = Gateway::before(RULES, &stub);
     let fields = "mcp-session-id: s\r\nauthorization: Bearer x\r\nlast-event-id: 3\r\n";
-    let mut stream = Open::get(gateway.place(), "/mcp", fields);
+    let mut stream = OpenStream::get(gateway.address(), "/mcp", fields);
     assert!(!stream.until("notifications/after").contains("sampling"));
-    let seen = stub.seen();
+    let seen = stub.requests();
     let posted = seen
         .iter()
         .find(|seen| seen.head.starts_with("POST /mcp "))
@@ -281,7 +281,7 @@ fn each_session_has_a_memory_of_its_own() {
 /// A server says so that it has forgotten a session, and clients begin a new one when they see the status.
 #[test]
 fn errors_without_an_id_pass_and_are_judged() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         let text = match seen.head.starts_with("GET") {
             true => "no stream",
             false => "session not found: hunter2",

@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use super::stub::Stub;
+use super::stub::StubServer;
 use super::{Gateway, call};
 
 /// Requests of a connection.
@@ -28,8 +28,8 @@ fn rules() -> String {
 }
 
 /// Asks over one connection, which is a session, and demands the answer to each request.
-fn client(place: &str, session: usize) {
-    let mut stream = TcpStream::connect(place).unwrap();
+fn client(address: &str, session: usize) {
+    let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     let mut piece = [0; 4096];
     for number in 0..REQUESTS {
@@ -60,7 +60,7 @@ fn client(place: &str, session: usize) {
 
 #[test]
 fn every_answer_comes_to_its_request() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         let (id, session) = (seen.id(), seen.field("mcp-session-id").unwrap_or_default());
         out.json(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"of session {session}"}}]}}}}"#));
     });
@@ -71,7 +71,7 @@ fn every_answer_comes_to_its_request() {
         for gateway in [&idle, &judging] {
             std::thread::scope(|scope| {
                 for session in 0..connections {
-                    scope.spawn(move || client(gateway.place(), session));
+                    scope.spawn(move || client(gateway.address(), session));
                 }
             });
         }

@@ -18,8 +18,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::built;
-use crate::support::running::Running;
-use stub::{Stub, ask};
+use crate::support::running::RunningServer;
+use stub::{StubServer, ask};
 
 const RULES: &str = r#"
 [[rule]]
@@ -60,7 +60,7 @@ const JUDGED: &str = "[[rule]]\nid = \"a\"\non = [\"request\", \"notification\",
 /// A gateway that runs.
 struct Gateway {
     folder: tempfile::TempDir,
-    running: Running,
+    running: RunningServer,
 }
 
 impl Gateway {
@@ -91,27 +91,27 @@ impl Gateway {
             .arg(folder.path().join("log"))
             .args(options)
             .envs(authority.map(|path| ("SSL_CERT_FILE", path)));
-        let running = Running::start(&mut command);
+        let running = RunningServer::start(&mut command);
         Self { folder, running }
     }
 
     /// In front of a stub.
-    fn before(policy: &str, stub: &Stub) -> Self {
+    fn before(policy: &str, stub: &StubServer) -> Self {
         Self::start(policy, &stub.url("/mcp"), &[])
     }
 
     fn url(&self) -> &str {
-        &self.running.said
+        &self.running.first_line
     }
 
     /// Host and port.
-    fn place(&self) -> &str {
+    fn address(&self) -> &str {
         let rest = self.url().strip_prefix("http://").unwrap();
         rest.split('/').next().unwrap()
     }
 
     fn ask(&self, method: &str, path: &str, fields: &str, body: &str) -> stub::Answer {
-        ask(self.place(), method, path, fields, body)
+        ask(self.address(), method, path, fields, body)
     }
 
     fn post(&self, body: &str) -> stub::Answer {
@@ -175,7 +175,7 @@ fn other_machines_are_let_in_on_demand_only() {
 #[test]
 fn it_ends_when_it_is_told_to() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let stub = Stub::start(|_, out| {
+        let stub = StubServer::start(|_, out| {
             out.chunked("content-type: text/event-stream\r\n");
             out.chunk(b"data: {\"jsonrpc\":\"2.0\",\"method\":\"a\"}\n\n");
             out.wait();
@@ -192,9 +192,9 @@ fn it_ends_when_it_is_told_to() {
         let mut said = String::new();
         let stdout = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut said).unwrap();
-        let place = said.trim().strip_prefix("http://").unwrap();
-        let place = place.strip_suffix("/mcp").unwrap().to_owned();
-        let mut stream = stub::Open::get(&place, "/mcp", "");
+        let address = said.trim().strip_prefix("http://").unwrap();
+        let address = address.strip_suffix("/mcp").unwrap().to_owned();
+        let mut stream = stub::OpenStream::get(&address, "/mcp", "");
         stream.until("\"a\"");
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         // The stream ends as a stream does, not in the middle.

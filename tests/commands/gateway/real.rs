@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Gateway, JUDGED};
 use crate::support::built;
 use crate::support::folder::Folder;
-use crate::support::running::{Running, python};
+use crate::support::running::{RunningServer, python};
 
 const RULES: &str = r#"
 [[rule]]
@@ -42,9 +42,9 @@ when = { method = "elicitation/create" }
 action = "block"
 "#;
 
-pub fn server(folder: &Folder, transport: &str) -> Running {
+pub fn server(folder: &Folder, transport: &str) -> RunningServer {
     let program = folder.path("server.py");
-    Running::start(Command::new(python()).arg(program).arg(transport))
+    RunningServer::start(Command::new(python()).arg(program).arg(transport))
 }
 
 fn client(folder: &Folder, transport: &str, url: &str) -> Value {
@@ -61,17 +61,17 @@ fn real_servers_and_clients_talk_through_it() {
     let folder = Folder::with_server(include_str!("../call_cli/sdk_server.py"));
     for transport in ["stream", "json", "stateless", "sse"] {
         let server = server(&folder, transport);
-        let alone = client(&folder, transport, &server.said);
+        let alone = client(&folder, transport, &server.first_line);
         assert_eq!(alone["add"]["text"], "42", "{transport}: {alone}");
         for policy in [JUDGED, ""] {
-            let gateway = Gateway::start(policy, &server.said, &[]);
+            let gateway = Gateway::start(policy, &server.first_line, &[]);
             assert_eq!(
                 client(&folder, transport, gateway.url()),
                 alone,
                 "{transport}"
             );
         }
-        let gateway = Gateway::start(RULES, &server.said, &[]);
+        let gateway = Gateway::start(RULES, &server.first_line, &[]);
         let guarded = client(&folder, transport, gateway.url());
         assert_eq!(
             guarded["add"],
@@ -106,18 +106,22 @@ fn both_eras_pass() {
         ("sse", "legacy"),
     ] {
         let server = server(&folder, transport);
-        let gateway = Gateway::start(RULES, &server.said, &[]);
+        let gateway = Gateway::start(RULES, &server.first_line, &[]);
         let call = |arguments: &[&str]| -> Value {
             let mut command = Command::new(built("mcpinspect"));
             command.args(["call", "tools/call", "--structured", "--era", era]);
             command.args(["--url", gateway.url(), "--tool"]);
             serde_json::from_slice(&command.args(arguments).output().unwrap().stdout).unwrap()
         };
-        let text = |told: &Value| told["result"]["content"][0]["text"].clone();
-        let told = call(&["add", "--arg", "a=2", "--arg", "b=40"]);
-        assert_eq!(text(&told), "No sums.", "{transport} {era}: {told}");
-        let told = call(&["where", "--arg", "region=hunter2"]);
-        assert_eq!(text(&told), "in «redacted»", "{transport} {era}: {told}");
+        let text = |response: &Value| response["result"]["content"][0]["text"].clone();
+        let response = call(&["add", "--arg", "a=2", "--arg", "b=40"]);
+        assert_eq!(text(&response), "No sums.", "{transport} {era}: {response}");
+        let response = call(&["where", "--arg", "region=hunter2"]);
+        assert_eq!(
+            text(&response),
+            "in «redacted»",
+            "{transport} {era}: {response}"
+        );
     }
 }
 
@@ -129,12 +133,12 @@ fn a_server_is_reached_with_tls_and_only_a_trusted_one() {
         .arg(folder.path(""))
         .status();
     assert!(made.unwrap().success());
-    let server = Running::start(
+    let server = RunningServer::start(
         Command::new("python3")
             .arg(folder.path("server.py"))
             .args(["requests", "server.pem", "server.key"].map(|name| folder.path(name))),
     );
-    let url = format!("https://127.0.0.1:{}/plain", server.said);
+    let url = format!("https://127.0.0.1:{}/plain", server.first_line);
     let listing = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let gateway = Gateway::trusting(JUDGED, &url, &folder.path("authority.pem"));
     let answer = gateway.ask("POST", "/plain", "", listing);

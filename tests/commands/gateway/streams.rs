@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::stub::{Open, Stub};
+use super::stub::{OpenStream, StubServer};
 use super::{Gateway, JUDGED, RULES, call};
 
 /// Events as odd as the standard allows; the answer to request 1 is in lines of its own.
@@ -15,7 +15,7 @@ const STREAM: &str = "\u{feff}: hello\r\n\r\nid: 1\r\ndata: {\"jsonrpc\":\"2.0\"
 #[test]
 fn a_stream_may_be_cut_anywhere() {
     let cuts = std::sync::atomic::AtomicUsize::new(0);
-    let stub = Stub::start(move |_, out| {
+    let stub = StubServer::start(move |_, out| {
         let at = cuts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % STREAM.len();
         out.chunked("content-type: text/event-stream\r\n");
         for piece in [&STREAM.as_bytes()[..at], &STREAM.as_bytes()[at..]] {
@@ -66,7 +66,7 @@ fn events_that_readers_cut_differently_do_not_pass() {
             Some("«redacted»"),
         ),
     ] {
-        let stub = Stub::start(move |_, out| {
+        let stub = StubServer::start(move |_, out| {
             out.respond(
                 "200 OK",
                 "content-type: text/event-stream\r\n",
@@ -100,7 +100,7 @@ fn a_server_that_dies_leaves_an_error_that_the_client_understands() {
             true,
         ),
     ] {
-        let stub = Stub::start(move |_, out| {
+        let stub = StubServer::start(move |_, out| {
             out.chunked(&format!("content-type: {kind}\r\n"));
             out.chunk(text.as_bytes());
             std::thread::sleep(Duration::from_millis(50));
@@ -132,7 +132,7 @@ fn a_server_that_dies_leaves_an_error_that_the_client_understands() {
         answer.text().contains("refused the connection"),
         "{answer:?}"
     );
-    let silent = Stub::start(|_, out| out.wait());
+    let silent = StubServer::start(|_, out| out.wait());
     let gateway = Gateway::start(RULES, &silent.url("/mcp"), &["--timeout", "1"]);
     assert_eq!(gateway.post(&call(1, "x")).status, 504);
 }
@@ -140,7 +140,7 @@ fn a_server_that_dies_leaves_an_error_that_the_client_understands() {
 /// An answer that was sent before comes again on a stream that is resumed, and is judged as it was.
 #[test]
 fn a_stream_is_resumed() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         let event =
             "id: 2\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"t\":\"hunter2\"}}\n\n";
         match seen.field("last-event-id") {
@@ -169,7 +169,7 @@ fn the_transport_of_2024_posts_to_the_gateway() {
     let (said, says) = std::sync::mpsc::channel::<String>();
     let says = std::sync::Mutex::new(says);
     let said = std::sync::Mutex::new(said);
-    let stub = Stub::start(move |seen, out| {
+    let stub = StubServer::start(move |seen, out| {
         if seen.head.starts_with("POST") {
             let id = seen.id();
             let answer = format!(
@@ -194,9 +194,9 @@ fn the_transport_of_2024_posts_to_the_gateway() {
         }
     });
     let gateway = Gateway::start(RULES, &stub.url("/sse"), &[]);
-    let away = Open::get(gateway.place(), "/away", "").rest();
+    let away = OpenStream::get(gateway.address(), "/away", "").rest();
     assert!(!away.contains("evil"), "{away}");
-    let mut stream = Open::get(gateway.place(), "/sse", "");
+    let mut stream = OpenStream::get(gateway.address(), "/sse", "");
     stream.until("data: /messages?sessionId=abc\n\n");
     let post = |message: &str| {
         gateway
@@ -215,7 +215,7 @@ fn the_transport_of_2024_posts_to_the_gateway() {
 
 #[test]
 fn a_slow_client_costs_little_and_holds_up_nobody() {
-    let stub = Stub::start(|seen, out| {
+    let stub = StubServer::start(|seen, out| {
         if seen.head.starts_with("POST") {
             return out.json(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         }
@@ -231,7 +231,7 @@ fn a_slow_client_costs_little_and_holds_up_nobody() {
     let gateway = Gateway::before(JUDGED, &stub);
     let slow: Vec<TcpStream> = (0..8)
         .map(|_| {
-            let mut stream = TcpStream::connect(gateway.place()).unwrap();
+            let mut stream = TcpStream::connect(gateway.address()).unwrap();
             let head = "GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
             stream.write_all(head.as_bytes()).unwrap();
             stream

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 /// A request that the stub got.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Its head, with names of fields in lower case.
     pub head: String,
     pub body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -27,9 +27,9 @@ impl Seen {
 }
 
 /// Where the stub answers.
-pub struct Out(TcpStream);
+pub struct ResponseWriter(TcpStream);
 
-impl Out {
+impl ResponseWriter {
     pub fn write(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
@@ -76,18 +76,20 @@ impl Out {
 }
 
 /// A server.
-pub struct Stub {
-    place: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+pub struct StubServer {
+    address: String,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Stub {
+impl StubServer {
     /// Answers each request in this way.
-    pub fn start(answer: impl Fn(&Seen, &mut Out) + Send + Sync + 'static) -> Self {
+    pub fn start(
+        answer: impl Fn(&ReceivedRequest, &mut ResponseWriter) + Send + Sync + 'static,
+    ) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = socket.local_addr().unwrap().to_string();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (all, answer) = (Arc::clone(&seen), Arc::new(answer));
+        let address = socket.local_addr().unwrap().to_string();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (all, answer) = (Arc::clone(&requests), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in socket.incoming().flatten() {
                 let (all, answer) = (Arc::clone(&all), Arc::clone(&answer));
@@ -95,7 +97,7 @@ impl Stub {
                     .stack_size(128 << 10)
                     .spawn(move || {
                         stream.set_nodelay(true).unwrap();
-                        let mut out = Out(stream);
+                        let mut out = ResponseWriter(stream);
                         let mut buffer = Vec::new();
                         while let Some(request) = read(&mut out.0, &mut buffer) {
                             all.lock().unwrap().push(request.clone());
@@ -105,20 +107,20 @@ impl Stub {
                     .unwrap();
             }
         });
-        Self { place, seen }
+        Self { address, requests }
     }
 
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.place)
+        format!("http://{}{path}", self.address)
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
 /// Reads a request with a length.
-fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<ReceivedRequest> {
     let mut piece = [0; 16 << 10];
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -130,11 +132,11 @@ fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
         }
     };
     let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
-    let mut seen = Seen {
+    let mut requests = ReceivedRequest {
         head,
         body: String::new(),
     };
-    let length = seen
+    let length = requests
         .field("content-length")
         .map_or(0, |text| text.parse().unwrap());
     while buffer.len() < end + length {
@@ -143,9 +145,9 @@ fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
             Ok(length) => buffer.extend_from_slice(&piece[..length]),
         }
     }
-    seen.body = String::from_utf8_lossy(&buffer[end..end + length]).into_owned();
+    requests.body = String::from_utf8_lossy(&buffer[end..end + length]).into_owned();
     buffer.drain(..end + length);
-    Some(seen)
+    Some(requests)
 }
 
 /// A response.
@@ -203,8 +205,8 @@ fn unchunked(mut rest: &[u8]) -> (Vec<u8>, bool) {
 }
 
 /// Sends these bytes, and reads what comes until the end.
-pub fn raw(place: &str, bytes: &[u8]) -> Answer {
-    let mut stream = TcpStream::connect(place).unwrap();
+pub fn raw(address: &str, bytes: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
@@ -215,32 +217,32 @@ pub fn raw(place: &str, bytes: &[u8]) -> Answer {
 }
 
 /// Asks, and reads the whole answer.
-pub fn ask(place: &str, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+pub fn ask(address: &str, method: &str, path: &str, fields: &str, body: &str) -> Answer {
     let length = body.len();
     let host = match fields.contains("host: ") {
         true => String::new(),
-        false => format!("host: {place}\r\n"),
+        false => format!("host: {address}\r\n"),
     };
     let head = format!(
         "{method} {path} HTTP/1.1\r\n{host}connection: close\r\ncontent-length: {length}\r\n{fields}\r\n"
     );
-    raw(place, format!("{head}{body}").as_bytes())
+    raw(address, format!("{head}{body}").as_bytes())
 }
 
 /// A stream that stays open.
-pub struct Open {
+pub struct OpenStream {
     stream: TcpStream,
     text: String,
 }
 
-impl Open {
-    pub fn get(place: &str, path: &str, fields: &str) -> Self {
-        let mut stream = TcpStream::connect(place).unwrap();
+impl OpenStream {
+    pub fn get(address: &str, path: &str, fields: &str) -> Self {
+        let mut stream = TcpStream::connect(address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         let head = format!(
-            "GET {path} HTTP/1.1\r\nhost: {place}\r\naccept: text/event-stream\r\n{fields}\r\n"
+            "GET {path} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n{fields}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         Self {

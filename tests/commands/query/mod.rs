@@ -16,20 +16,20 @@ mod statements;
 
 use crate::support::built;
 use crate::support::recorded::{CALLS, OTHER, OTHERS, Recorded, USER};
-use statements::Gets::{self, Anything, Failed, Invalid, Mutating, Own};
+use statements::ExpectedAnswer::{self, Anything, Failed, Invalid, Mutating, Own};
 use statements::{BOMBS, PRYING, REACHING, oversized};
 
 /// The longest that a query may take, its process included, on a busy machine.
 const LONGEST: Duration = Duration::from_secs(8);
 
-struct Place {
+struct QueryFixture {
     recorded: Recorded,
     worker: Worker,
     /// As the daemon does, it keeps the log of writes where it is.
     _writer: Connection,
 }
 
-impl Place {
+impl QueryFixture {
     fn new() -> Self {
         let recorded = Recorded::new();
         let program = built("mcpinspect");
@@ -87,9 +87,12 @@ impl Place {
 
 #[test]
 fn answers_say_what_happened() {
-    let place = Place::new();
-    assert_eq!(place.one("SELECT count(*) FROM messages"), json!(2 * CALLS));
-    let answer = place
+    let fixture = QueryFixture::new();
+    assert_eq!(
+        fixture.one("SELECT count(*) FROM messages"),
+        json!(2 * CALLS)
+    );
+    let answer = fixture
         .ask("SELECT method, tool, count(*) AS calls FROM exchanges GROUP BY method, tool ORDER BY tool")
         .unwrap();
     assert_eq!(answer.columns, ["method", "tool", "calls"]);
@@ -103,7 +106,7 @@ fn answers_say_what_happened() {
     );
     // By words, by name, by session, by time: each finds the same.
     let fifth = "SELECT text FROM messages WHERE kind = 'request' AND text LIKE '%invoice 5\"%'";
-    let text = place.one(fifth);
+    let text = fixture.one(fifth);
     assert!(
         text.as_str().unwrap().contains("harmless invoice 5"),
         "{text}"
@@ -120,38 +123,41 @@ fn answers_say_what_happened() {
         "SELECT text FROM messages WHERE server = 'FILES' COLLATE NOCASE AND sequence = '9'",
         "SELECT text FROM messages WHERE sequence IN (9, 1000)",
     ] {
-        assert_eq!(place.one(same), text, "{same}");
+        assert_eq!(fixture.one(same), text, "{same}");
     }
-    let newest = place.rows("SELECT sequence, time FROM messages ORDER BY time DESC LIMIT 3");
+    let newest = fixture.rows("SELECT sequence, time FROM messages ORDER BY time DESC LIMIT 3");
     assert_eq!(newest[0][0], json!(2 * CALLS));
     assert!(newest[0][1].as_str() > newest[1][1].as_str(), "{newest:?}");
-    let first = place.one("SELECT started FROM sessions");
+    let first = fixture.one("SELECT started FROM sessions");
     assert!(
         first.as_str().unwrap().starts_with("2026-11-23T00:00:00."),
         "{first}"
     );
     assert_eq!(
-        place.rows(
+        fixture.rows(
             "SELECT status, hash = pinned_hash, json_extract(definition, '$.name') FROM tools"
         ),
         [[json!("changed"), json!(0), json!("read")]]
     );
-    assert_eq!(place.one("SELECT count(*) FROM definitions"), json!(2));
-    assert_eq!(place.one("SELECT sum(responses) FROM calls"), json!(CALLS));
+    assert_eq!(fixture.one("SELECT count(*) FROM definitions"), json!(2));
     assert_eq!(
-        place.one("SELECT count(*) FROM messages WHERE time > '2027'"),
+        fixture.one("SELECT sum(responses) FROM calls"),
+        json!(CALLS)
+    );
+    assert_eq!(
+        fixture.one("SELECT count(*) FROM messages WHERE time > '2027'"),
         json!(0)
     );
     // The planner may read a view once for each row of another.
     assert_eq!(
-        place.one("SELECT count(*) FROM sessions JOIN messages USING (session) JOIN servers USING (server)"),
+        fixture.one("SELECT count(*) FROM sessions JOIN messages USING (session) JOIN servers USING (server)"),
         json!(2 * CALLS)
     );
 }
 
 #[test]
 fn five_hundred_rows_and_a_word_where_there_are_more() {
-    let place = Place::new();
+    let fixture = QueryFixture::new();
     let numbers = |last: u32| {
         format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT i FROM n"
@@ -163,7 +169,7 @@ fn five_hundred_rows_and_a_word_where_there_are_more() {
         (501, 500, true),
         (100_000, 500, true),
     ] {
-        let answer = place.ask(&numbers(last)).unwrap();
+        let answer = fixture.ask(&numbers(last)).unwrap();
         assert_eq!(
             (answer.rows.len(), answer.truncated),
             (rows, truncated),
@@ -172,7 +178,7 @@ fn five_hundred_rows_and_a_word_where_there_are_more() {
     }
     let large = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100)
         SELECT i, replace(printf('%01000d', 0), '0', '0123456789') || replace(printf('%0100000d', 0), '0', 'ab') FROM n";
-    let answer = place.ask(large).unwrap();
+    let answer = fixture.ask(large).unwrap();
     assert!(
         answer.truncated && (30..60).contains(&answer.rows.len()),
         "{}",
@@ -182,15 +188,15 @@ fn five_hundred_rows_and_a_word_where_there_are_more() {
 
 #[test]
 fn the_command_line_prints_rows() {
-    let place = Place::new();
+    let fixture = QueryFixture::new();
     let run = |arguments: &[&str]| -> Output {
         Command::new(built("mcpinspect"))
             .arg("query")
             .args(arguments)
             .arg("--store")
-            .arg(place.recorded.messages())
+            .arg(fixture.recorded.messages())
             .arg("--registry")
-            .arg(place.recorded.registry())
+            .arg(fixture.recorded.registry())
             .output()
             .unwrap()
     };
@@ -211,13 +217,13 @@ fn the_command_line_prints_rows() {
     assert!(table.ends_with("2 rows\n"), "{table}");
     let failed = run(&["DELETE FROM sessions"]);
     assert_eq!(failed.status.code(), Some(2));
-    let told = String::from_utf8(failed.stderr).unwrap();
-    assert!(told.contains("MUTATING_QUERY_FORBIDDEN: "), "{told}");
+    let message = String::from_utf8(failed.stderr).unwrap();
+    assert!(message.contains("MUTATING_QUERY_FORBIDDEN: "), "{message}");
     let views = String::from_utf8(run(&["--views"]).stdout).unwrap();
     assert!(views.contains("latency_ns"), "{views}");
 }
 
-fn gets(answer: &Result<Answer, QueryError>) -> Gets {
+fn gets(answer: &Result<Answer, QueryError>) -> ExpectedAnswer {
     match answer {
         Ok(_) => Own,
         Err(error) => match error.code {
@@ -229,36 +235,38 @@ fn gets(answer: &Result<Answer, QueryError>) -> Gets {
 }
 
 /// Runs each of them as one user, and looks at what came of it.
-fn attempt(attempts: &[(String, Gets)]) {
-    let place = Place::new();
-    place.rows("SELECT * FROM sessions");
-    let before = place.contents();
+fn attempt(attempts: &[(String, ExpectedAnswer)]) {
+    let fixture = QueryFixture::new();
+    fixture.rows("SELECT * FROM sessions");
+    let before = fixture.contents();
     let mut wrong = Vec::new();
     for (sql, expected) in attempts {
         let sql = sql
-            .replace("{folder}", place.folder().to_str().unwrap())
-            .replace("{messages}", place.recorded.messages().to_str().unwrap());
+            .replace("{folder}", fixture.folder().to_str().unwrap())
+            .replace("{messages}", fixture.recorded.messages().to_str().unwrap());
         let shown: String = sql.chars().take(120).collect();
         let begun = Instant::now();
-        let answer = place.ask(&sql);
+        let answer = fixture.ask(&sql);
         let took = begun.elapsed();
         if took > LONGEST {
             wrong.push(format!("{shown}: took {took:?}"));
         }
         let got = gets(&answer);
         if *expected != Anything && got != *expected {
-            let told: String = format!("{answer:?}").chars().take(300).collect();
-            wrong.push(format!("{shown}: {got:?} instead of {expected:?}: {told}"));
+            let message: String = format!("{answer:?}").chars().take(300).collect();
+            wrong.push(format!(
+                "{shown}: {got:?} instead of {expected:?}: {message}"
+            ));
         }
         // An error repeats names of the statement; an answer must not have what the statement lacks.
-        let told = match &answer {
+        let message = match &answer {
             Ok(answer) => serde_json::to_string(&answer.to_public()).unwrap(),
             Err(error) => error.to_string(),
         };
-        if told.contains(OTHERS) && !sql.contains(OTHERS) {
+        if message.contains(OTHERS) && !sql.contains(OTHERS) {
             wrong.push(format!("{shown}: tells of another user"));
         }
-        if place.contents() != before {
+        if fixture.contents() != before {
             wrong.push(format!("{shown}: the folder is not what it was"));
             break;
         }
@@ -267,7 +275,7 @@ fn attempt(attempts: &[(String, Gets)]) {
     assert!(!Path::new("/tmp/mcpinspect-query-evil.db").exists());
 }
 
-fn owned(attempts: &[(&str, Gets)]) -> Vec<(String, Gets)> {
+fn owned(attempts: &[(&str, ExpectedAnswer)]) -> Vec<(String, ExpectedAnswer)> {
     let pairs = attempts.iter();
     pairs
         .map(|(sql, gets)| ((*sql).to_owned(), *gets))
@@ -304,7 +312,7 @@ fn no_statement_outlives_its_deadline() {
 /// What cannot be read cannot be counted either.
 #[test]
 fn nothing_of_another_user_is_countable() {
-    let place = Place::new();
+    let fixture = QueryFixture::new();
     for (sql, count) in [
         ("SELECT count(*) FROM servers", json!(1)),
         ("SELECT count(*) FROM sessions", json!(1)),
@@ -329,14 +337,14 @@ fn nothing_of_another_user_is_countable() {
             json!(0),
         ),
     ] {
-        assert_eq!(place.one(sql), count, "{sql}");
+        assert_eq!(fixture.one(sql), count, "{sql}");
     }
-    let all = place
+    let all = fixture
         .worker
         .query("SELECT count(*) FROM messages", Viewer::All)
         .unwrap();
     assert_eq!(all.rows, [[json!(6 * CALLS)]]);
-    let stranger = place
+    let stranger = fixture
         .worker
         .query("SELECT count(*) FROM messages", Viewer::User(4242))
         .unwrap();
@@ -348,13 +356,13 @@ fn what_is_not_there_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let program = built("mcpinspect");
     let worker = Worker::of(program.as_ref(), &folder.path().join("messages.db"), None);
-    for (sql, told) in [
+    for (sql, message) in [
         ("SELECT * FROM messages", "nothing was recorded"),
         ("SELECT * FROM tools", "no tool registry found"),
     ] {
         let error = worker.query(sql, Viewer::All).unwrap_err();
         assert_eq!(error.code, Code::QueryExecutionFailed);
-        assert!(error.message.contains(told), "{error}");
+        assert!(error.message.contains(message), "{error}");
     }
     assert_eq!(
         worker.query("SELECT 1", Viewer::All).unwrap().rows,

@@ -2,7 +2,7 @@
 
 /// What a hostile statement gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gets {
+pub enum ExpectedAnswer {
     /// It is refused because it would write.
     Mutating,
     /// It is refused because it cannot be run.
@@ -15,10 +15,10 @@ pub enum Gets {
     Anything,
 }
 
-use Gets::{Anything, Failed, Invalid, Mutating, Own};
+use ExpectedAnswer::{Anything, Failed, Invalid, Mutating, Own};
 
 /// Statements that write, reach files, or look at the machine.
-pub const REACHING: &[(&str, Gets)] = &[
+pub const REACHING: &[(&str, ExpectedAnswer)] = &[
     ("ATTACH '/tmp/mcpinspect-query-evil.db' AS evil", Mutating),
     ("ATTACH ':memory:' AS evil", Mutating),
     ("ATTACH 'file:{messages}?mode=rw' AS evil", Mutating),
@@ -113,7 +113,7 @@ pub const REACHING: &[(&str, Gets)] = &[
 ];
 
 /// Statements that look for what is not the asker's.
-pub const PRYING: &[(&str, Gets)] = &[
+pub const PRYING: &[(&str, ExpectedAnswer)] = &[
     ("SELECT * FROM sqlite_master", Invalid),
     ("SELECT * FROM sqlite_schema", Invalid),
     ("SELECT sql FROM main.sqlite_schema", Invalid),
@@ -215,7 +215,7 @@ pub const PRYING: &[(&str, Gets)] = &[
 ];
 
 /// Statements that want more time or memory than there is.
-pub const BOMBS: &[(&str, Gets)] = &[
+pub const BOMBS: &[(&str, ExpectedAnswer)] = &[
     (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
         Failed,
@@ -284,7 +284,7 @@ pub const BOMBS: &[(&str, Gets)] = &[
 ];
 
 /// Statements that are too large by themselves.
-pub fn oversized() -> Vec<(String, Gets)> {
+pub fn oversized() -> Vec<(String, ExpectedAnswer)> {
     vec![
         (format!("SELECT '{}'", "x".repeat(100_000)), Invalid),
         (format!("SELECT '{}'", "x".repeat(2_000_000)), Invalid),

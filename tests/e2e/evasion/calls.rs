@@ -6,7 +6,7 @@
 use anyhow::Result;
 
 use super::server::Wire;
-use super::{Evasion, Family, each_is_seen_or_told, on_both, seen, told};
+use super::{Evasion, Family, each_is_reported, fully_reported, loss_reported, on_both};
 
 fn evasions() -> Vec<Evasion> {
     let mut all = on_both(&[
@@ -22,22 +22,23 @@ fn evasions() -> Vec<Evasion> {
         "feigned-write",
         "lent-memory",
     ]);
-    all.extend(["tee-out", "vmsplice-out"].map(|how| seen(how, Wire::Pipes)));
+    all.extend(["tee-out", "vmsplice-out"].map(|how| fully_reported(how, Wire::Pipes)));
     all.extend(
-        ["urgent", "peeking", "peek-offset", "with-descriptors"].map(|how| seen(how, Wire::Socket)),
+        ["urgent", "peeking", "peek-offset", "with-descriptors"]
+            .map(|how| fully_reported(how, Wire::Socket)),
     );
     if cfg!(target_arch = "x86_64") {
         all.extend(on_both(&["injected", "compat-out"]));
     }
     for wire in [Wire::Pipes, Wire::Socket] {
         // Where functions can be hooked, calls that do not happen are not seen.
-        all.push(told("feigned-read", wire, &["seccomp_notify"]));
+        all.push(loss_reported("feigned-read", wire, &["seccomp_notify"]));
         // The probes copy what is written only where they know that its reader is not seen, so the requests
         // around the first such call are missing.
-        all.push(told("splice-in", wire, &["splice"]));
-        all.push(told("uring-in", wire, &["io_uring"]));
+        all.push(loss_reported("splice-in", wire, &["splice"]));
+        all.push(loss_reported("uring-in", wire, &["io_uring"]));
         if cfg!(target_arch = "x86_64") {
-            all.push(told("compat-in", wire, &["32bit_syscall"]));
+            all.push(loss_reported("compat-in", wire, &["32bit_syscall"]));
         }
     }
     all
@@ -45,7 +46,7 @@ fn evasions() -> Vec<Evasion> {
 
 fn hold(busy: usize) -> Result<()> {
     let family = Family::new("calls.py")?;
-    each_is_seen_or_told(&evasions(), &|evasion| family.start(evasion), busy)
+    each_is_reported(&evasions(), &|evasion| family.start(evasion), busy)
 }
 
 #[test]

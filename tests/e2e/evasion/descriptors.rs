@@ -9,8 +9,8 @@ use mcpinspect_tests::places;
 use mcpinspect_tests::tap::Tap;
 
 use super::server::{Server, Wire};
-use super::verdict::{Account, Outcome, outcome};
-use super::{Evasion, Family, PYTHON, each_is_seen_or_told, on_both, seen};
+use super::verdict::{ExpectedSession, Outcome, outcome};
+use super::{Evasion, Family, PYTHON, each_is_reported, fully_reported, on_both};
 use crate::BEHIND;
 
 fn evasions() -> Vec<Evasion> {
@@ -31,15 +31,16 @@ fn evasions() -> Vec<Evasion> {
     ]);
     // There are no such sockets.
     all.extend(
-        ["reopened", "packets", "tiny-pipe", "half-closed"].map(|how| seen(how, Wire::Pipes)),
+        ["reopened", "packets", "tiny-pipe", "half-closed"]
+            .map(|how| fully_reported(how, Wire::Pipes)),
     );
-    all.extend(["moved", "late"].map(|how| seen(how, Wire::Packets)));
+    all.extend(["moved", "late"].map(|how| fully_reported(how, Wire::Packets)));
     all
 }
 
 fn hold(busy: usize) -> Result<()> {
     let family = Family::new("descriptors.py")?;
-    each_is_seen_or_told(&evasions(), &|evasion| family.start(evasion), busy)
+    each_is_reported(&evasions(), &|evasion| family.start(evasion), busy)
 }
 
 #[test]
@@ -74,26 +75,27 @@ fn hides_its_wire(busy: usize) -> Result<()> {
         for id in 1..=20 {
             server.call(id).with_context(|| what.clone())?;
         }
-        let said = server.said().clone();
+        let sent_frames = server.sent_frames().clone();
         server.end()?;
         let name = "hideout".to_owned();
-        accounts.push((what, Account { name, said }));
+        accounts.push((what, ExpectedSession { name, sent_frames }));
     }
     drop(busy);
-    let is_seen = |account, capture: &_| matches!(outcome(account, capture), Ok(Outcome::Seen));
+    let is_seen =
+        |expected, capture: &_| matches!(outcome(expected, capture), Ok(Outcome::FullyReported));
     // Without it, the verdict says what is wrong.
     let _ = tap.wait_until(BEHIND, "whole sessions", |capture| {
         accounts
             .iter()
-            .all(|(_, account)| is_seen(account, capture))
+            .all(|(_, expected)| is_seen(expected, capture))
     });
     let capture = tap.finish()?.capture;
     let count = accounts.len();
     let failures =
         accounts
             .into_iter()
-            .filter_map(|(what, account)| match outcome(&account, &capture) {
-                Ok(Outcome::Seen) => None,
+            .filter_map(|(what, expected)| match outcome(&expected, &capture) {
+                Ok(Outcome::FullyReported) => None,
                 other => Some(format!("{what}: {other:?}")),
             });
     crate::verdict(count, failures)

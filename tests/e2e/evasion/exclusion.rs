@@ -8,7 +8,7 @@ use mcpinspect_tests::tap::Tap;
 
 use super::PYTHON;
 use super::server::{Server, Wire};
-use super::verdict::{Account, Outcome, outcome};
+use super::verdict::{ExpectedSession, Outcome, outcome};
 use crate::BEHIND;
 
 /// A tap that excludes servers called `left-alone`.
@@ -30,11 +30,11 @@ fn a_server_that_takes_an_excluded_name_later() -> Result<()> {
     for wire in [Wire::Pipes, Wire::Socket] {
         let mut tap = tap()?;
         let mut server = turncoat("before", wire)?;
-        let said = server.talk()?;
+        let sent_frames = server.talk()?;
         let name = "turncoat".to_owned();
-        let account = Account { name, said };
+        let expected = ExpectedSession { name, sent_frames };
         let heard = tap.wait_until(BEHIND, "whole session", |capture| {
-            matches!(outcome(&account, capture), Ok(Outcome::Seen))
+            matches!(outcome(&expected, capture), Ok(Outcome::FullyReported))
         });
         server.end()?;
         tap.finish()?;
@@ -53,9 +53,9 @@ fn a_server_that_starts_with_an_excluded_name() -> Result<()> {
     server.end()?;
     let finished = tap.finish()?;
     let messages = finished.capture.messages.iter();
-    let seen = messages
+    let reported = messages
         .filter(|message| message.server_pid == Some(pid))
         .count();
-    ensure!(seen == 0, "{seen} messages of an excluded server");
+    ensure!(reported == 0, "{reported} messages of an excluded server");
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::server::{Server, Wire};
-use super::{Evasion, Family, PYTHON, each_is_seen_or_told, on_both, seen};
+use super::{Evasion, Family, PYTHON, each_is_reported, fully_reported, on_both};
 
 fn evasions() -> Vec<Evasion> {
     on_both(&[
@@ -46,7 +46,7 @@ fn hold(busy: usize) -> Result<()> {
         families.borrow_mut().push(family);
         Ok(started)
     };
-    each_is_seen_or_told(&evasions(), &start, busy)
+    each_is_reported(&evasions(), &start, busy)
 }
 
 #[test]
@@ -74,9 +74,10 @@ fn odd_starts(busy: usize) -> Result<()> {
         "very-long",
         "hash-sign",
     ];
-    let both = |how: &&'static str| [Wire::Pipes, Wire::Socket].map(|wire| seen(how, wire));
+    let both =
+        |how: &&'static str| [Wire::Pipes, Wire::Socket].map(|wire| fully_reported(how, wire));
     let evasions: Vec<Evasion> = all.iter().flat_map(both).collect();
-    each_is_seen_or_told(&evasions, &start, busy)
+    each_is_reported(&evasions, &start, busy)
 }
 
 fn odd_start(family: &Family, evasion: &Evasion) -> Result<(Server, String)> {

@@ -31,7 +31,7 @@ use mcpinspect_tests::verify::{self, Pids};
 use tempfile::TempDir;
 
 use self::server::{Server, Wire};
-use self::verdict::{Account, Outcome, outcome};
+use self::verdict::{ExpectedSession, Outcome, outcome};
 use crate::{BEHIND, SESSION};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -45,9 +45,9 @@ const HONEST: &str = "handshake; list; calls 10 300; call 70000; calls 5 20";
 #[derive(Clone, Copy, Debug)]
 enum Promise {
     /// The whole session is reported.
-    Seen,
+    FullyReported,
     /// What is missing is reported, by one of these mechanisms or reasons.
-    Told(&'static [&'static str]),
+    LossReported(&'static [&'static str]),
 }
 
 /// One evasion on one kind of wire.
@@ -61,19 +61,20 @@ struct Evasion {
 
 /// Evasions that are seen in full, each on pipes and on a socket pair.
 fn on_both(all: &[&'static str]) -> Vec<Evasion> {
-    let both = |how: &&'static str| [Wire::Pipes, Wire::Socket].map(|wire| seen(how, wire));
+    let both =
+        |how: &&'static str| [Wire::Pipes, Wire::Socket].map(|wire| fully_reported(how, wire));
     all.iter().flat_map(both).collect()
 }
 
 /// An evasion that is seen in full.
-const fn seen(how: &'static str, wire: Wire) -> Evasion {
-    let promise = Promise::Seen;
+const fn fully_reported(how: &'static str, wire: Wire) -> Evasion {
+    let promise = Promise::FullyReported;
     Evasion { how, wire, promise }
 }
 
 /// An evasion of which something is missing, and reported.
-const fn told(how: &'static str, wire: Wire, by: &'static [&'static str]) -> Evasion {
-    let promise = Promise::Told(by);
+const fn loss_reported(how: &'static str, wire: Wire, by: &'static [&'static str]) -> Evasion {
+    let promise = Promise::LossReported(by);
     Evasion { how, wire, promise }
 }
 
@@ -121,7 +122,7 @@ impl Family {
 type Start<'a> = &'a dyn Fn(&Evasion) -> Result<(Server, String)>;
 
 /// Runs evasions one after another under one tap, each beside an honest session.
-fn each_is_seen_or_told(evasions: &[Evasion], start: Start<'_>, busy: usize) -> Result<()> {
+fn each_is_reported(evasions: &[Evasion], start: Start<'_>, busy: usize) -> Result<()> {
     let mut tap = Tap::start()?;
     let busy: Vec<Busy> = (0..busy).map(|_| Busy::start()).collect::<Result<_>>()?;
     let (mut accounts, mut honest) = (Vec::new(), Vec::new());
@@ -130,15 +131,15 @@ fn each_is_seen_or_told(evasions: &[Evasion], start: Start<'_>, busy: usize) -> 
         let what = format!("{} on {:?}", evasion.how, evasion.wire);
         let beside = Talk::start(oddpeers(&[], HONEST, &[])?)?;
         match converse(evasion, start, &mut tap) {
-            Ok((account, after)) => accounts.push((evasion, account, after)),
+            Ok((expected, after)) => accounts.push((evasion, expected, after)),
             Err(error) => failures.push(format!("{what}: {error:#}")),
         }
         honest.push((what, beside.finish(SESSION)?));
     }
     drop(busy);
     let finished = tap.finish()?;
-    for (evasion, account, after) in &accounts {
-        let judged = outcome(account, &finished.capture)
+    for (evasion, expected, after) in &accounts {
+        let judged = outcome(expected, &finished.capture)
             .and_then(|outcome| keeps(evasion.promise, &outcome, *after));
         if let Err(error) = judged {
             failures.push(format!("{} on {:?}: {error:#}", evasion.how, evasion.wire));
@@ -157,26 +158,26 @@ fn converse(
     evasion: &Evasion,
     start: Start<'_>,
     tap: &mut Tap,
-) -> Result<(Account, Option<Duration>)> {
+) -> Result<(ExpectedSession, Option<Duration>)> {
     let (mut server, name) = start(evasion)?;
-    let said = server.talk()?;
-    let account = Account { name, said };
+    let sent_frames = server.talk()?;
+    let expected = ExpectedSession { name, sent_frames };
     let ended = Instant::now();
     let heard = tap.wait_until(BEHIND, "word of it", |capture| {
-        outcome(&account, capture).is_ok()
+        outcome(&expected, capture).is_ok()
     });
     // Without one, the verdict says what is wrong.
     let after = heard.ok().map(|()| ended.elapsed());
     server.end()?;
-    Ok((account, after))
+    Ok((expected, after))
 }
 
 /// Whether an outcome is what was promised; more than that will do.
 fn keeps(promise: Promise, outcome: &Outcome, after: Option<Duration>) -> Result<()> {
-    let Outcome::Told(words) = outcome else {
+    let Outcome::LossReported(words) = outcome else {
         return Ok(());
     };
-    let Promise::Told(by) = promise else {
+    let Promise::LossReported(by) = promise else {
         anyhow::bail!("not seen in full, only told by {words:?}");
     };
     ensure!(

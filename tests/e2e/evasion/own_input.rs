@@ -11,14 +11,14 @@ use mcpinspect_tests::tap::{Capture, Tap};
 use mcpinspect_tests::verify;
 
 use super::PYTHON;
-use super::server::{Said, Server, Wire};
+use super::server::{SentFrames, Server, Wire};
 use crate::BEHIND;
 
 /// How long a server may take to start on a busy machine.
 const START: Duration = Duration::from_secs(20);
 
 /// Whether all messages were reported, and the trick as well.
-fn is_seen_and_told(said: &Said, server: u32, capture: &Capture) -> bool {
+fn is_seen_and_told(sent_frames: &SentFrames, server: u32, capture: &Capture) -> bool {
     let is_told = capture.others.iter().any(|event| {
         event["type"] == "mcp_blind_spot"
             && event["server_pid"] == server
@@ -32,8 +32,8 @@ fn is_seen_and_told(said: &Said, server: u32, capture: &Capture) -> bool {
             sent.len() == reported.len()
                 && verify::in_order(sent, reported).is_ok_and(|missing| missing == 0)
         };
-        is_whole(&said.to_server, &session.to_server)
-            && is_whole(&said.to_client, &session.to_client)
+        is_whole(&sent_frames.to_server, &session.to_server)
+            && is_whole(&sent_frames.to_client, &session.to_client)
     });
     is_told && is_complete
 }
@@ -54,12 +54,12 @@ fn writes_to_its_own_input(wire: Wire, busy: usize) -> Result<()> {
         ensure!(Instant::now() < deadline, "the server does not start");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let said = server.talk()?;
+    let sent_frames = server.talk()?;
     let pid = server.pid();
     server.end()?;
     drop(busy);
     let heard = tap.wait_until(BEHIND, "whole session", |capture| {
-        is_seen_and_told(&said, pid, capture)
+        is_seen_and_told(&sent_frames, pid, capture)
     });
     let capture = tap.finish()?.capture;
     heard.with_context(|| format!("{:#?}\n{:#?}", capture.gaps, capture.others))

@@ -33,7 +33,7 @@ pub enum Wire {
 
 /// The messages as the client knows them: without line ends and blank lines.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct SentFrames {
     /// A word that each request and answer has in it, and nobody else's.
     pub marker: String,
     pub to_server: Vec<Frame>,
@@ -48,7 +48,7 @@ pub struct Server {
     /// What the server says, line by line.
     lines: Receiver<Vec<u8>>,
     socket: Option<UnixStream>,
-    said: Said,
+    sent_frames: SentFrames,
 }
 
 impl Server {
@@ -103,9 +103,9 @@ impl Server {
             output: Some(Box::new(output)),
             lines,
             socket,
-            said: Said {
+            sent_frames: SentFrames {
                 marker,
-                ..Said::default()
+                ..SentFrames::default()
             },
         }
     }
@@ -118,7 +118,7 @@ impl Server {
     pub fn send(&mut self, line: &str) -> Result<()> {
         let output = self.output.as_mut().context("the client's end is closed")?;
         output.write_all(format!("{line}\n").as_bytes())?;
-        self.said
+        self.sent_frames
             .to_server
             .push(Frame::of(Way::Sent, line.as_bytes()));
         Ok(())
@@ -126,7 +126,7 @@ impl Server {
 
     /// Sends a request with this id.
     pub fn request(&mut self, id: u32, method: &str, mut params: Value) -> Result<()> {
-        params["_meta"] = json!({"marker": self.said.marker});
+        params["_meta"] = json!({"marker": self.sent_frames.marker});
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.send(&request.to_string())
     }
@@ -142,7 +142,7 @@ impl Server {
             }
             let frame = Frame::of(Way::Received, &line);
             if !frame.is_blank() {
-                self.said.to_client.push(frame);
+                self.sent_frames.to_client.push(frame);
             }
             // In whatever encoding.
             line.retain(|byte| !matches!(byte, 0 | b' '));
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// A whole session. Before its last answer, the client closes what it writes to.
-    pub fn talk(&mut self) -> Result<Said> {
+    pub fn talk(&mut self) -> Result<SentFrames> {
         self.greet()?;
         for id in 1..=CALLS {
             self.call(id)?;
@@ -188,7 +188,7 @@ impl Server {
         self.request(last, "tools/call", json!({"name": "last", "arguments": {}}))?;
         self.close()?;
         self.hear(last)?;
-        Ok(self.said.clone())
+        Ok(self.sent_frames.clone())
     }
 
     /// Closes what the client writes to.
@@ -205,8 +205,8 @@ impl Server {
     }
 
     /// The messages so far.
-    pub fn said(&self) -> &Said {
-        &self.said
+    pub fn sent_frames(&self) -> &SentFrames {
+        &self.sent_frames
     }
 
     /// Ends it.

@@ -5,55 +5,57 @@ use mcpinspect_tests::tap::Capture;
 use mcpinspect_tests::verify::{self, Reported, TO_CLIENT, TO_SERVER};
 use mcpinspect_tests::wirelog::Frame;
 
-use super::server::Said;
+use super::server::SentFrames;
 
 /// A session as it was.
-pub struct Account {
+pub struct ExpectedSession {
     /// What the server must be called.
     pub name: String,
-    pub said: Said,
+    pub sent_frames: SentFrames,
 }
 
 /// What became of it.
 #[derive(Debug)]
 pub enum Outcome {
     /// All of it was reported, under the right name.
-    Seen,
+    FullyReported,
     /// Something is missing and reported: the mechanisms and reasons.
-    Told(Vec<String>),
+    LossReported(Vec<String>),
 }
 
 /// Says what became of a session.
 ///
 /// # Errors
 /// Something is missing and not reported, or is not as it was.
-pub fn outcome(account: &Account, capture: &Capture) -> Result<Outcome> {
-    match in_full(account, capture) {
-        Ok(()) => Ok(Outcome::Seen),
-        Err(fault) => told(account, capture).map(Outcome::Told).context(fault),
+pub fn outcome(expected: &ExpectedSession, capture: &Capture) -> Result<Outcome> {
+    match in_full(expected, capture) {
+        Ok(()) => Ok(Outcome::FullyReported),
+        Err(fault) => loss_reported(expected, capture)
+            .map(Outcome::LossReported)
+            .context(fault),
     }
 }
 
 /// The sessions in which something of this session was reported.
-fn sessions<'a>(said: &Said, capture: &'a Capture) -> Vec<Reported<'a>> {
+fn sessions<'a>(sent_frames: &SentFrames, capture: &'a Capture) -> Vec<Reported<'a>> {
     let is_marked = |session: &Reported<'_>| {
         let mut raw = session.messages().filter_map(|m| m.raw.as_deref());
-        raw.any(|raw| raw.contains(&said.marker))
+        raw.any(|raw| raw.contains(&sent_frames.marker))
     };
     let mut sessions = verify::sessions(capture);
     sessions.retain(is_marked);
     sessions
 }
 
-fn in_full(account: &Account, capture: &Capture) -> Result<()> {
-    let said = &account.said;
-    let sessions = sessions(said, capture);
+fn in_full(expected: &ExpectedSession, capture: &Capture) -> Result<()> {
+    let sent_frames = &expected.sent_frames;
+    let sessions = sessions(sent_frames, capture);
     let [session] = &sessions[..] else {
         bail!("{} sessions were reported", sessions.len());
     };
     for (direction, sent, reported) in [
-        (TO_SERVER, &said.to_server, &session.to_server),
-        (TO_CLIENT, &said.to_client, &session.to_client),
+        (TO_SERVER, &sent_frames.to_server, &session.to_server),
+        (TO_CLIENT, &sent_frames.to_client, &session.to_client),
     ] {
         same(sent, reported).context(direction)?;
     }
@@ -62,7 +64,7 @@ fn in_full(account: &Account, capture: &Capture) -> Result<()> {
         .iter()
         .find(|event| event["type"] == "mcp_detection" && event["session_id"] == session.id);
     ensure!(accused.is_none(), "accused of {accused:?}");
-    named(account, session)
+    named(expected, session)
 }
 
 fn same(sent: &[Frame], reported: &[&mcpinspect_tests::tap::Message]) -> Result<()> {
@@ -79,28 +81,28 @@ fn same(sent: &[Frame], reported: &[&mcpinspect_tests::tap::Message]) -> Result<
 }
 
 /// Whether all of a session was reported under the right name.
-fn named(account: &Account, session: &Reported<'_>) -> Result<()> {
+fn named(expected: &ExpectedSession, session: &Reported<'_>) -> Result<()> {
     let wrong = session.messages().find(|message| {
         let name = message.server_id.split('#').next();
-        name != Some(account.name.as_str())
+        name != Some(expected.name.as_str())
     });
     ensure!(
         wrong.is_none(),
         "called {:?} and not {}",
         wrong.map(|message| &message.server_id),
-        account.name
+        expected.name
     );
     Ok(())
 }
 
 /// What was said to be missing: by blind spots and gaps of the session's own. What was reported must be
 /// part of what was said all the same, and under the right name.
-fn told(account: &Account, capture: &Capture) -> Result<Vec<String>> {
-    let said = &account.said;
-    let sessions = sessions(said, capture);
+fn loss_reported(expected: &ExpectedSession, capture: &Capture) -> Result<Vec<String>> {
+    let sent_frames = &expected.sent_frames;
+    let sessions = sessions(sent_frames, capture);
     let mut words = Vec::new();
     for session in &sessions {
-        named(account, session)?;
+        named(expected, session)?;
         let spots = capture
             .others
             .iter()
@@ -109,8 +111,8 @@ fn told(account: &Account, capture: &Capture) -> Result<Vec<String>> {
             .filter_map(|event| event["mechanism"].as_str())
             .collect();
         for (direction, sent, reported) in [
-            (TO_SERVER, &said.to_server, &session.to_server),
-            (TO_CLIENT, &said.to_client, &session.to_client),
+            (TO_SERVER, &sent_frames.to_server, &session.to_server),
+            (TO_CLIENT, &sent_frames.to_client, &session.to_client),
         ] {
             // Calls that were made up stand among those that were made.
             let missing = match spots.contains(&"seccomp_notify") {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::server::Wire;
-use super::{Evasion, Family, each_is_seen_or_told, on_both, told};
+use super::{Evasion, Family, each_is_reported, loss_reported, on_both};
 
 fn evasions() -> Vec<Evasion> {
     let mut all = on_both(&[
@@ -37,13 +37,15 @@ fn evasions() -> Vec<Evasion> {
         "half-line",
     ]);
     // So much noise may fall out of the ring on a machine that is busy with other work.
-    all.extend([Wire::Pipes, Wire::Socket].map(|wire| told("binary", wire, &["ring_full"])));
+    all.extend(
+        [Wire::Pipes, Wire::Socket].map(|wire| loss_reported("binary", wire, &["ring_full"])),
+    );
     all
 }
 
 fn hold(busy: usize) -> Result<()> {
     let family = Family::new("words.py")?;
-    each_is_seen_or_told(&evasions(), &|evasion| family.start(evasion), busy)
+    each_is_reported(&evasions(), &|evasion| family.start(evasion), busy)
 }
 
 #[test]
