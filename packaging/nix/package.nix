@@ -22,7 +22,7 @@ stdenv.mkDerivation {
 
   dontConfigure = true;
   dontBuild = true;
-  # Function names stay, so that crash reports are readable.
+  # They are stripped already, and as installed equal those of the other packages.
   dontStrip = true;
 
   installPhase = ''

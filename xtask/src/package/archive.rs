@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 
 use super::build::{Build, Libc};
 use super::contents::Package;
-use super::{files, tree};
+use super::{files, symbols, tree};
 use crate::setup;
 use crate::shell::{self, say};
 
@@ -50,8 +50,7 @@ pub(super) fn single(package: &Package) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(&root);
     let to = root.join("bin/mcpinspect");
     files::install(&program, &to, 0o755)?;
-    let strip = own.machine.tool("strip");
-    shell::run(Command::new(strip).arg("--strip-debug").arg(&to))?;
+    symbols::strip(&own, &to)?;
     files::install(&shell::root().join("LICENSE"), &root.join("LICENSE"), 0o644)?;
     for page in files::listed(&package.manual.join("man"))? {
         if is_of_mcpinspect(&page) {

@@ -4,6 +4,8 @@
 //! Two builds differ in where their sources are. Those paths end up in panic messages, in the
 //! assertions of the C libraries and in the names of debug information, so the compilers replace
 //! them with names that are the same everywhere. The probes' own build does that itself.
+//!
+//! Programs carry a build ID, a hash of what is in them, by which debuggers find their symbols.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -196,14 +198,14 @@ impl Build {
             }
         }
         if self.profile == "release" {
-            same_everywhere(&mut build)?;
+            for_packages(&mut build)?;
         }
         shell::run(&mut build)
     }
 }
 
-/// Keeps the paths of the sources out of what is built.
-fn same_everywhere(build: &mut Command) -> Result<()> {
+/// Has the linker write build IDs, and keeps the paths of the sources out of what is built.
+fn for_packages(build: &mut Command) -> Result<()> {
     let mut rust: Vec<OsString> = Vec::new();
     let mut c = OsString::new();
     for (from, to) in places()? {
@@ -219,6 +221,7 @@ fn same_everywhere(build: &mut Command) -> Result<()> {
         c.push("-ffile-prefix-map=");
         c.push(&mapping);
     }
+    rust.push("-Clink-arg=-Wl,--build-id=sha1".into());
     build.env(
         "CARGO_ENCODED_RUSTFLAGS",
         rust.join(&OsString::from("\x1f")),

@@ -1,6 +1,9 @@
 //! What a package consists of.
 
+use std::fs;
 use std::path::PathBuf;
+
+use anyhow::Result;
 
 use super::build::Build;
 
@@ -20,6 +23,28 @@ pub(super) struct Package {
     pub(super) quick: bool,
     /// The folder for the packages and their intermediate files.
     pub(super) folder: PathBuf,
+    /// The folder of the programs as they are installed: without symbols.
+    pub(super) programs: PathBuf,
+    /// What was stripped from them, unless it is not wanted or cannot be found again.
+    pub(super) symbols: Option<Symbols>,
     /// Man pages and completions, as the programs wrote them.
     pub(super) manual: PathBuf,
+}
+
+impl Package {
+    /// A new file for a package of symbols. It is kept apart from the package of the programs, so
+    /// that nobody installs it by a pattern.
+    pub(super) fn symbols_file(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("symbols");
+        fs::create_dir_all(&folder)?;
+        Ok(folder.join(name))
+    }
+}
+
+/// The symbols of the programs.
+pub(super) struct Symbols {
+    /// The tree of files to install.
+    pub(super) root: PathBuf,
+    /// The programs' build IDs.
+    pub(super) build_ids: Vec<String>,
 }

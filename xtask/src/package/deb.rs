@@ -1,22 +1,32 @@
 //! The Debian package.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::contents::Package;
+use super::contents::{Package, Symbols};
 use super::{files, tree};
 use crate::shell::{self, say};
 
 /// Scripts that run around installation and removal.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 
-/// Builds the package.
-pub(super) fn build(package: &Package) -> Result<PathBuf> {
+/// How packages for people are compressed.
+const COMPRESSION: &[&str] = &["-Zxz", "-z9", "-Sextreme"];
+
+/// Builds the package of the programs and, if there are any, that of their symbols.
+pub(super) fn build(package: &Package) -> Result<Vec<PathBuf>> {
     say("packing for Debian");
+    let mut made = vec![programs(package)?];
+    if let Some(symbols) = &package.symbols {
+        made.push(debug_symbols(package, symbols)?);
+    }
+    Ok(made)
+}
+
+fn programs(package: &Package) -> Result<PathBuf> {
     let source = shell::root().join("packaging/deb");
     let root = package.folder.join("deb");
     let licence = fs::read_to_string(shell::root().join("LICENSE"))?;
@@ -29,47 +39,67 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
         ),
     };
     tree::stage(package, &root, &layout)?;
-    let size = files::installed(&root)?
-        .iter()
-        .map(|file| {
-            let below = file.strip_prefix("/").unwrap_or(file);
-            Ok(fs::metadata(root.join(below))?.len().div_ceil(1024))
-        })
-        .sum::<Result<u64>>()?;
-    let architecture = package.build.machine.debian();
-    let version = format!("{}-{}", package.version, package.revision);
-    let control = fs::read_to_string(source.join("control"))?
-        .replace("@VERSION@", &version)
-        .replace("@ARCHITECTURE@", architecture)
-        .replace("@SIZE@", &size.to_string())
-        .replace("@GLIBC@", &package.glibc);
+    let control = control(package, &root, "control")?.replace("@GLIBC@", &package.glibc);
     let about = root.join("DEBIAN");
     files::write(&about.join("control"), &control)?;
     for list in ["conffiles", "triggers"] {
         files::write(&about.join(list), &fs::read_to_string(source.join(list))?)?;
     }
-    fs::set_permissions(&about, fs::Permissions::from_mode(0o755))?;
+    files::set_mode(&about, 0o755)?;
     for script in SCRIPTS {
-        let to = about.join(script);
-        fs::copy(source.join(script), &to).with_context(|| (*script).to_owned())?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+        files::install(&source.join(script), &about.join(script), 0o755)?;
     }
-    let made = package
-        .folder
-        .join(format!("mcpinspectd_{version}_{architecture}.deb"));
+    let made = package.folder.join(name(package, "mcpinspectd"));
+    pack(package, &root, &made)?;
+    Ok(made)
+}
+
+/// Builds the package of symbols, as Debian's own tools name and describe it.
+fn debug_symbols(package: &Package, symbols: &Symbols) -> Result<PathBuf> {
+    let root = &symbols.root;
+    let control = control(package, root, "control-symbols")?
+        .replace("@BUILD_IDS@", &symbols.build_ids.join(" "));
+    let about = root.join("DEBIAN");
+    files::write(&about.join("control"), &control)?;
+    files::set_mode(&about, 0o755)?;
+    let made = package.symbols_file(&name(package, "mcpinspectd-dbgsym"))?;
+    pack(package, root, &made)?;
+    // The tree is also for packages in other formats.
+    fs::remove_dir_all(about)?;
+    Ok(made)
+}
+
+fn version(package: &Package) -> String {
+    format!("{}-{}", package.version, package.revision)
+}
+
+fn name(package: &Package, of: &str) -> String {
+    let architecture = package.build.machine.debian();
+    format!("{of}_{}_{architecture}.deb", version(package))
+}
+
+/// A control file, with what every package of ours says filled in.
+fn control(package: &Package, root: &Path, template: &str) -> Result<String> {
+    let template = shell::root().join("packaging/deb").join(template);
+    Ok(fs::read_to_string(template)?
+        .replace("@VERSION@", &version(package))
+        .replace("@ARCHITECTURE@", package.build.machine.debian())
+        .replace("@SIZE@", &files::size(root)?.to_string()))
+}
+
+fn pack(package: &Package, root: &Path, to: &Path) -> Result<()> {
     let mut pack = Command::new("dpkg-deb");
     pack.arg("--root-owner-group");
     pack.args(if package.quick {
-        ["-Zgzip", "-z1"]
+        &["-Zgzip", "-z1"][..]
     } else {
-        ["-Zxz", "-z6"]
+        COMPRESSION
     });
-    pack.arg("--build").arg(&root).arg(&made);
+    pack.arg("--build").arg(root).arg(to);
     if let Some(time) = shell::commit_time() {
         pack.env("SOURCE_DATE_EPOCH", time);
     }
-    shell::run(pack.stdout(Stdio::null()))?;
-    Ok(made)
+    shell::run(pack.stdout(Stdio::null()))
 }
 
 /// Formats text as the continuation of a field: lines indented, empty ones as a dot.

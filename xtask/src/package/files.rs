@@ -23,27 +23,33 @@ pub(super) fn into(directory: &Path, file: &Path) -> PathBuf {
 
 /// Copies a file and creates the directories above it.
 pub(super) fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    fs::create_dir_all(parent(to))?;
+    create_parent(to)?;
     fs::copy(from, to).with_context(|| from.display().to_string())?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
-    Ok(())
+    set_mode(to, mode)
 }
 
 /// Writes a file and creates the directories above it.
 pub(super) fn write(to: &Path, text: &str) -> Result<()> {
-    fs::create_dir_all(parent(to))?;
+    create_parent(to)?;
     fs::write(to, text)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o644))?;
+    set_mode(to, 0o644)
+}
+
+/// Creates the directories above a file.
+pub(super) fn create_parent(file: &Path) -> Result<()> {
+    fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
     Ok(())
 }
 
-fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
+/// Sets who may do what with a file or directory.
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    Ok(())
 }
 
 /// Makes directories accessible to everyone, whatever the umask.
 pub(super) fn modes(directory: &Path) -> Result<()> {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
+    set_mode(directory, 0o755)?;
     listed(directory)?
         .iter()
         .filter(|path| path.is_dir())
@@ -65,4 +71,14 @@ pub(super) fn installed(root: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The size of all files below `root` in KiB, each rounded up.
+pub(super) fn size(root: &Path) -> Result<u64> {
+    let files = installed(root)?;
+    let sizes = files.iter().map(|file| {
+        let below = file.strip_prefix("/").unwrap_or(file);
+        Ok(fs::metadata(root.join(below))?.len().div_ceil(1024))
+    });
+    sizes.sum()
 }

@@ -14,6 +14,7 @@ mod page;
 mod repository;
 mod rpm;
 mod sbom;
+mod symbols;
 mod tree;
 mod twice;
 
@@ -117,23 +118,24 @@ impl Options {
 pub fn run(options: &Options) -> Result<()> {
     setup::toolchain()?;
     let packers = options.format.iter().flat_map(|format| format.programs());
-    let [strip, objdump] = ["strip", "objdump"].map(|name| options.machine.tool(name));
-    let tools = [
-        (strip.as_str(), options.machine.tools()),
-        (objdump.as_str(), options.machine.tools()),
-        ("gzip", "gzip"),
-    ];
-    let needed: Vec<_> = tools.iter().chain(packers).copied().collect();
+    let tools = ["strip", "objcopy", "objdump", "readelf"].map(|name| options.machine.tool(name));
+    let tools = tools
+        .iter()
+        .map(|tool| (tool.as_str(), options.machine.tools()));
+    let needed: Vec<_> = tools
+        .chain([("gzip", "gzip")])
+        .chain(packers.copied())
+        .collect();
     setup::programs(&needed)?;
     let package = prepare(options)?;
     let mut made = Vec::new();
     for format in &options.format {
-        made.push(match format {
-            Format::Deb => deb::build(&package)?,
-            Format::Rpm => rpm::build(&package)?,
-            Format::Archive => archive::tree(&package)?,
-            Format::Static => archive::single(&package)?,
-        });
+        match format {
+            Format::Deb => made.extend(deb::build(&package)?),
+            Format::Rpm => made.extend(rpm::build(&package)?),
+            Format::Archive => made.push(archive::tree(&package)?),
+            Format::Static => made.push(archive::single(&package)?),
+        }
     }
     if options.sbom {
         made.push(sbom::write(&package)?);
@@ -202,15 +204,26 @@ fn prepare(options: &Options) -> Result<Package> {
         write.arg("--write-manual").arg(&manual);
         shell::run(&mut write)?;
     }
+    let programs = folder.join("programs");
+    symbols::strip_all(&build, &programs)?;
+    // Tests are not debugged from packages.
+    let quick = options.profile == "dev";
+    let symbols = if quick {
+        None
+    } else {
+        symbols::collect(&build, &folder.join("debug"))?
+    };
     let said = shell::output(build.program("mcpinspectd").arg("--version"))?;
     let version = said.split_whitespace().nth(1).context("no version")?;
     Ok(Package {
         version: version.to_owned(),
         revision: options.revision,
         glibc: glibc(&build)?,
-        quick: options.profile == "dev",
+        quick,
         build,
         folder,
+        programs,
+        symbols,
         manual,
     })
 }

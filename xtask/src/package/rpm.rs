@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
@@ -11,8 +11,14 @@ use super::contents::Package;
 use super::{files, tree};
 use crate::shell::{self, say};
 
-/// Builds the package.
-pub(super) fn build(package: &Package) -> Result<PathBuf> {
+/// The first line of every list of files: they belong to root, with the modes that they have.
+const ATTRIBUTES: &str = "%defattr(-,root,root)\n";
+
+/// How packages for people are compressed.
+const COMPRESSION: &str = "w19.zstdio";
+
+/// Builds the package of the programs and, if there are any, that of their symbols.
+pub(super) fn build(package: &Package) -> Result<Vec<PathBuf>> {
     say("packing for Fedora and RHEL");
     let root = package.folder.join("rpm");
     let licence = fs::read_to_string(shell::root().join("LICENSE"))?;
@@ -26,48 +32,66 @@ pub(super) fn build(package: &Package) -> Result<PathBuf> {
     let mut pack = Command::new("rpmbuild");
     pack.arg("-bb").arg("--quiet");
     pack.arg("--target").arg(package.build.machine.name());
-    for (name, value) in [
-        (
-            "_topdir",
-            package.folder.join("rpmbuild").display().to_string(),
-        ),
-        ("_rpmdir", package.folder.display().to_string()),
-        (
-            "_rpmfilename",
-            "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm".to_owned(),
-        ),
-        ("package_tree", root.display().to_string()),
-        ("package_files", files.display().to_string()),
-        ("package_version", package.version.clone()),
-        ("package_release", package.revision.to_string()),
-        (
-            "_binary_payload",
-            if package.quick {
-                "w1.gzdio"
-            } else {
-                "w19.zstdio"
-            }
-            .to_owned(),
-        ),
-        ("use_source_date_epoch_as_buildtime", "1".to_owned()),
-        ("clamp_mtime_to_source_date_epoch", "1".to_owned()),
-    ] {
+    let mut define = |name: &str, value: &str| {
         pack.arg("--define").arg(format!("{name} {value}"));
+    };
+    let path = |path: &Path| path.display().to_string();
+    define("_topdir", &path(&package.folder.join("rpmbuild")));
+    define("_rpmdir", &path(&package.folder));
+    define("_rpmfilename", "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm");
+    define("package_tree", &path(&root));
+    define("package_files", &path(&files));
+    define("package_version", &package.version);
+    define("package_release", &package.revision.to_string());
+    if let Some(symbols) = &package.symbols {
+        let files = package.folder.join("rpm-symbols-files");
+        fs::write(
+            &files,
+            listing_of_symbols(&files::installed(&symbols.root)?),
+        )?;
+        define("package_symbols", &path(&symbols.root));
+        define("package_symbols_files", &path(&files));
     }
+    let fast = "w1.gzdio";
+    let payload = if package.quick { fast } else { COMPRESSION };
+    define("_binary_payload", payload);
+    define("use_source_date_epoch_as_buildtime", "1");
+    define("clamp_mtime_to_source_date_epoch", "1");
     pack.arg(shell::root().join("packaging/rpm/mcpinspectd.spec"));
     if let Some(time) = shell::commit_time() {
         pack.env("SOURCE_DATE_EPOCH", time);
     }
     shell::run(pack.stdout(Stdio::null()))?;
-    Ok(package.folder.join(format!(
-        "mcpinspectd-{}-{}.{}.rpm",
+    let mut made = vec![package.folder.join(name(package, "mcpinspectd"))];
+    if package.symbols.is_some() {
+        // rpmbuild writes all packages into one folder.
+        let name = name(package, "mcpinspectd-debuginfo");
+        let to = package.symbols_file(&name)?;
+        fs::rename(package.folder.join(name), &to)?;
+        made.push(to);
+    }
+    Ok(made)
+}
+
+fn name(package: &Package, of: &str) -> String {
+    format!(
+        "{of}-{}-{}.{}.rpm",
         package.version, package.revision, package.build.machine
-    )))
+    )
+}
+
+/// The list of files for the package of symbols.
+fn listing_of_symbols(files: &[PathBuf]) -> String {
+    let mut list = ATTRIBUTES.to_owned();
+    for file in files {
+        let _ = writeln!(list, "{}", file.display());
+    }
+    list
 }
 
 /// The list of files for the spec file, with the directories that belong to this package alone.
 fn listing(files: &[PathBuf]) -> String {
-    let mut list = "%defattr(-,root,root)\n".to_owned();
+    let mut list = ATTRIBUTES.to_owned();
     for directory in [
         "/etc/mcpinspectd",
         "/etc/mcpinspectd/policy.d",

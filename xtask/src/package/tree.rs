@@ -85,10 +85,7 @@ pub(super) fn stage(package: &Package, root: &Path, layout: &Layout) -> Result<(
     let _ = fs::remove_dir_all(root);
     for program in PROGRAMS {
         let to = root.join("usr/bin").join(program);
-        install(&package.build.folder().join(program), &to, 0o755)?;
-        // Function names stay, so that crash reports are readable.
-        let strip = package.build.machine.tool("strip");
-        shell::run(Command::new(strip).arg("--strip-debug").arg(&to))?;
+        install(&package.programs.join(program), &to, 0o755)?;
     }
     let repository = shell::root();
     for (from, to) in FILES {
