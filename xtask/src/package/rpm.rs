@@ -38,7 +38,11 @@ pub(super) fn build(package: &Package) -> Result<Vec<PathBuf>> {
     let path = |path: &Path| path.display().to_string();
     define("_topdir", &path(&package.folder.join("rpmbuild")));
     define("_rpmdir", &path(&package.folder));
-    define("_rpmfilename", "%{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm");
+    // Doubled, so that it means each package's name and not the spec file's.
+    define(
+        "_rpmfilename",
+        "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+    );
     define("package_tree", &path(&root));
     define("package_files", &path(&files));
     define("package_version", &package.version);
