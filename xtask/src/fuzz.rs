@@ -135,6 +135,8 @@ fn build() -> Result<PathBuf> {
     cargo.arg("--manifest-path");
     cargo.arg(shell::root().join("mcpinspectd/fuzz/Cargo.toml"));
     cargo.arg("--target-dir").arg(&directory);
+    // No target loads probes.
+    cargo.env("MCPINSPECT_PROBES", "off");
     // Build scripts are for the host and get no flags, because the target is named.
     cargo.env("RUSTFLAGS", COVERAGE.join(" "));
     shell::run(&mut cargo)?;
