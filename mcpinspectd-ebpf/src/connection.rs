@@ -34,7 +34,7 @@ use mcpinspect_common::{
 use crate::{
     arguments::Arguments,
     carrier::{self, Carrier},
-    connection_entry::{self, Found, Scratch},
+    connection_entry::{self, HttpConnection, Scratch},
     descriptor,
     first_bytes::{self, first_word, is_http_2, is_post, is_request, is_response, is_settings},
     http_head::{self, Piece},
@@ -178,23 +178,23 @@ pub fn watched(file: u64, end: End, buffers: UserBuffers, total: u64) -> Option<
     if total == 0 || buffers.shape == Shape::Messages {
         return None;
     }
-    let look = LOOK.get_ptr_mut(0)?;
+    let inspection = INSPECTION.get_ptr_mut(0)?;
     // SAFETY: this CPU's slot; no other program uses it meanwhile.
     unsafe {
-        (&raw mut (*look).inode).write(inode);
-        (&raw mut (*look).ino).write(ino);
-        (&raw mut (*look).shape).write(buffers.shape as u64);
-        (&raw mut (*look).address).write(buffers.address);
-        (&raw mut (*look).total).write(total);
-        (&raw mut (*look).end).write(end as u64);
-        (&raw mut (*look).is_registered).write(0);
+        (&raw mut (*inspection).inode).write(inode);
+        (&raw mut (*inspection).ino).write(ino);
+        (&raw mut (*inspection).shape).write(buffers.shape as u64);
+        (&raw mut (*inspection).address).write(buffers.address);
+        (&raw mut (*inspection).total).write(total);
+        (&raw mut (*inspection).end).write(end as u64);
+        (&raw mut (*inspection).is_registered).write(0);
     }
-    // SAFETY: `look_step` has the signature of a loop callback and uses no context.
+    // SAFETY: `inspect_step` has the signature of a loop callback and uses no context.
     unsafe {
-        bpf_loop(1, look_step as *mut c_void, core::ptr::null_mut(), 0);
+        bpf_loop(1, inspect_step as *mut c_void, core::ptr::null_mut(), 0);
     }
     // SAFETY: as above.
-    let is_registered = unsafe { (&raw const (*look).is_registered).read_volatile() };
+    let is_registered = unsafe { (&raw const (*inspection).is_registered).read_volatile() };
     (is_registered != 0).then_some(key)
 }
 
@@ -205,7 +205,7 @@ static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 /// results are checked once, and not for every kind of call.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Look {
+struct SocketInspection {
     inode: u64,
     ino: u64,
     /// A [`Shape`].
@@ -220,25 +220,25 @@ struct Look {
 
 /// The current examination. One slot per CPU is enough, see [`crate::copy`].
 #[map]
-static LOOK: PerCpuArray<Look> = PerCpuArray::with_max_entries(1, 0);
+static INSPECTION: PerCpuArray<SocketInspection> = PerCpuArray::with_max_entries(1, 0);
 
-unsafe extern "C" fn look_step(_index: u32, _context: *mut c_void) -> i64 {
-    if let Some(look) = LOOK.get_ptr_mut(0) {
+unsafe extern "C" fn inspect_step(_index: u32, _context: *mut c_void) -> i64 {
+    if let Some(inspection) = INSPECTION.get_ptr_mut(0) {
         // SAFETY: this CPU's slot; no other program uses it meanwhile.
-        let look = unsafe { &mut *look };
-        look.is_registered = u64::from(look_at(look));
+        let inspection = unsafe { &mut *inspection };
+        inspection.is_registered = u64::from(inspect(inspection));
     }
     1
 }
 
 /// Registers a connection if its first bytes are HTTP; leaves it alone otherwise.
 #[inline(always)]
-fn look_at(look: &Look) -> bool {
-    let end = look.end as u32 & 1;
-    let piece = first_piece(look.shape, look.address, look.total);
+fn inspect(inspection: &SocketInspection) -> bool {
+    let end = inspection.end as u32 & 1;
+    let piece = first_piece(inspection.shape, inspection.address, inspection.total);
     let mut requests = 0;
     let mut is_page = false;
-    let word = if let Some(left) = LEFT_ALONE.get_ptr_mut(look.ino) {
+    let word = if let Some(left) = LEFT_ALONE.get_ptr_mut(inspection.ino) {
         let next = left_alone::next_request(left, end, piece, http_head::may_ask_for_events);
         let Some(number) = next else {
             return false;
@@ -250,7 +250,7 @@ fn look_at(look: &Look) -> bool {
         is_page = first_bytes::is_page(word, piece);
         word
     };
-    let socket = look.inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
+    let socket = inspection.inode - u64::from(OFF_SOCKET_ALLOC_INODE.load());
     let sock: u64 = probe(socket, OFF_SOCKET_SK.load());
     if sock == 0 {
         return false;
@@ -260,12 +260,12 @@ fn look_at(look: &Look) -> bool {
         Carrier::Unix => true,
         Carrier::Internet if probe::<u16>(sock, OFF_SOCK_PROTOCOL.load()) == IPPROTO_TCP => false,
         Carrier::Internet | Carrier::None => {
-            left_alone::leave(look.ino, NO_REQUESTS, 0);
+            left_alone::leave(inspection.ino, NO_REQUESTS, 0);
             return false;
         }
     };
     if is_page {
-        left_alone::leave(look.ino, end, 0);
+        left_alone::leave(inspection.ino, end, 0);
         return false;
     }
     let mut position = if is_unix {
@@ -277,9 +277,9 @@ fn look_at(look: &Look) -> bool {
     };
     // What this call moved is counted next. Constant indices: older verifiers cannot bound a variable one.
     if !is_unix && end == End::Reader as u32 {
-        position[0] = position[0].saturating_sub(look.total);
+        position[0] = position[0].saturating_sub(inspection.total);
     } else if !is_unix {
-        position[1] = position[1].saturating_sub(look.total);
+        position[1] = position[1].saturating_sub(inspection.total);
     }
     let is_post = is_post(word, length);
     let requests_at = if is_post || is_request(word, length) {
@@ -287,7 +287,7 @@ fn look_at(look: &Look) -> bool {
     } else if is_response(word, length) || is_settings(word, length) {
         1 - end
     } else if is_unix {
-        left_alone::leave(look.ino, NO_REQUESTS, 0);
+        left_alone::leave(inspection.ino, NO_REQUESTS, 0);
         return false;
     } else {
         let before = if end == End::Reader as u32 {
@@ -297,8 +297,8 @@ fn look_at(look: &Look) -> bool {
         };
         let is_coming = tls_pairing::greeting(&Crossing {
             socket: Socket {
-                ino: look.ino,
-                inode: look.inode,
+                ino: inspection.ino,
+                inode: inspection.inode,
                 greeted: 0,
             },
             end,
@@ -313,7 +313,7 @@ fn look_at(look: &Look) -> bool {
         // If it was in use before, this may be any part.
         let was_used = position[0] | position[1] != 0;
         left_alone::leave(
-            look.ino,
+            inspection.ino,
             if was_used { LOOK_AT_BOTH } else { NO_REQUESTS },
             0,
         );
@@ -321,15 +321,15 @@ fn look_at(look: &Look) -> bool {
     };
     if is_unix && requests_at != End::Reader as u32 {
         // The end that was accepted sends requests: this is not HTTP.
-        left_alone::leave(look.ino, NO_REQUESTS, 0);
+        left_alone::leave(inspection.ino, NO_REQUESTS, 0);
         return false;
     }
     let Some(scratch) = SCRATCH.get_ptr_mut(0) else {
         return false;
     };
-    let found = Found {
-        key: descriptor::connection_key(look.ino),
-        inode: look.inode,
+    let connection = HttpConnection {
+        key: descriptor::connection_key(inspection.ino),
+        inode: inspection.inode,
         position,
         end: end as u8,
         requests_at,
@@ -338,7 +338,7 @@ fn look_at(look: &Look) -> bool {
         greeting: 0,
     };
     // SAFETY: this CPU's slot; no other program uses it meanwhile.
-    connection_entry::register(&found, unsafe { &mut *scratch })
+    connection_entry::register(&connection, unsafe { &mut *scratch })
 }
 
 /// The first of a call's buffers, up to the length that the call used.

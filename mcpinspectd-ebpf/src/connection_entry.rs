@@ -31,7 +31,7 @@ pub struct Scratch {
 }
 
 /// A connection whose first bytes are HTTP.
-pub struct Found {
+pub struct HttpConnection {
     pub key: EndpointKey,
     /// The address of its inode.
     pub inode: u64,
@@ -49,8 +49,8 @@ pub struct Found {
 
 /// Registers a connection and reports it to user space. Returns whether it is registered.
 #[inline(always)]
-pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
-    let Found {
+pub fn register(connection: &HttpConnection, scratch: &mut Scratch) -> bool {
+    let HttpConnection {
         key,
         inode,
         position,
@@ -59,7 +59,7 @@ pub fn register(found: &Found, scratch: &mut Scratch) -> bool {
         requests,
         is_post,
         greeting,
-    } = *found;
+    } = *connection;
     let uid = bpf_get_current_uid_gid() as u32;
     if !has_room(uid) {
         count(Stat::ConnectionsRefused, 1);

@@ -22,7 +22,7 @@
 //!       ├─▶ tls_go ─▶ descriptor, tls_object
 //!       │      ▼
 //!       ├─▶ tls ─┬─────▶ connection, http_head, tls_pairing, tls_object ─▶ tls_library
-//!       │        └─▶ tls_copy ─▶ copy, tls_place
+//!       │        └─▶ tls_copy ─▶ copy, tls_slot
 //!       └─▶ survey ────▶ descriptor
 //! ```
 #![no_std]
@@ -65,7 +65,7 @@ mod tls_layers;
 mod tls_library;
 mod tls_object;
 mod tls_pairing;
-mod tls_place;
+mod tls_slot;
 mod tracked;
 mod user_buffers;
 mod watch;

@@ -12,7 +12,7 @@
 //! cross it.
 //!
 //! The kernel may preempt these programs, unlike all others. So nothing here uses the per-CPU scratch of
-//! other files, see [`crate::tls_place`].
+//! other files, see [`crate::tls_slot`].
 //!
 //! Cost to other processes:
 //! - none to a process that does not call a TLS library;
@@ -40,7 +40,7 @@ use mcpinspect_common::{
 
 use crate::{
     blind_spot,
-    connection_entry::{self, Found},
+    connection_entry::{self, HttpConnection},
     first_bytes,
     http_head::{self, Piece},
     kernel::{self, user},
@@ -48,7 +48,7 @@ use crate::{
     maps::LEFT_ALONE,
     tls_copy, tls_layers, tls_library,
     tls_object::{self, LEFT, NEW, Object, PAGES, PAIRED, set_state},
-    tls_pairing, tls_place, watch,
+    tls_pairing, tls_slot, watch,
 };
 
 /// Calls in progress.
@@ -218,18 +218,18 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         address: buffer,
         length: total,
     };
-    let mut known = Known {
+    let mut probes = ObjectProbes {
         address,
         first: 0,
         last: 0,
     };
     // A loop because of the verifier: what follows is checked once, whatever was found.
-    // SAFETY: `know_step` has the signature of a loop callback, and `known` outlives the loop.
+    // SAFETY: `probes_step` has the signature of a loop callback, and `probes` outlives the loop.
     unsafe {
         bpf_loop(
             1,
-            know_step::<IS_GO> as *mut c_void,
-            (&raw mut known).cast(),
+            probes_step::<IS_GO> as *mut c_void,
+            (&raw mut probes).cast(),
             0,
         );
     }
@@ -261,7 +261,7 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         return;
     }
     // SAFETY: as above.
-    if unsafe { (&raw const (*object).attached).read_volatile() } != known.first {
+    if unsafe { (&raw const (*object).attached).read_volatile() } != probes.first {
         return set_state(object, LEFT);
     }
     let key = EndpointKey {
@@ -299,12 +299,12 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
     } else {
         0
     };
-    let mut look = Look {
+    let mut inspection = ObjectInspection {
         address,
         since: if IS_GO {
             since
         } else {
-            known.last.wrapping_mul(since)
+            probes.last.wrapping_mul(since)
         },
         buffer,
         total,
@@ -316,29 +316,29 @@ pub fn transferred<const IS_GO: bool>(address: u64, end: End, buffer: u64, total
         is_first: u32::from(state == NEW),
         is_registered,
     };
-    kernel::forget(&mut look);
+    kernel::forget(&mut inspection);
     // A loop because of the verifier: it checks the callback once, and what follows for whatever it finds.
-    // SAFETY: `look_step` has the signature of a loop callback, and `look` outlives the loop.
+    // SAFETY: `inspect_step` has the signature of a loop callback, and `inspection` outlives the loop.
     unsafe {
         bpf_loop(
             1,
-            look_step::<IS_GO> as *mut c_void,
-            (&raw mut look).cast(),
+            inspect_step::<IS_GO> as *mut c_void,
+            (&raw mut inspection).cast(),
             0,
         );
     }
-    if look.is_registered != 0 {
+    if inspection.is_registered != 0 {
         let key = EndpointKey {
-            ino: look.ino,
+            ino: inspection.ino,
             ..key
         };
         tls_copy::transferred(key, end, buffer, total);
     }
 }
 
-/// What is known about an object and the probes of its process.
+/// An object, and when its process got its probes.
 #[repr(C)]
-struct Known {
+struct ObjectProbes {
     address: u64,
     /// When the process got the first and the last of them.
     first: u64,
@@ -347,14 +347,14 @@ struct Known {
 
 /// Notes an object that was not seen when it was made: its greeting will show whether anything crossed
 /// it before the probes were there.
-unsafe extern "C" fn know_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
+unsafe extern "C" fn probes_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
-    let known = unsafe { &mut *context.cast::<Known>() };
+    let probes = unsafe { &mut *context.cast::<ObjectProbes>() };
     let [first, last] = tls_library::attached();
-    known.first = first;
-    known.last = last;
-    if !IS_GO && first != 0 && tls_object::get(known.address).is_none() {
-        tls_object::insert(known.address, 1, [0; 2]);
+    probes.first = first;
+    probes.last = last;
+    if !IS_GO && first != 0 && tls_object::get(probes.address).is_none() {
+        tls_object::insert(probes.address, 1, [0; 2]);
     }
     1
 }
@@ -362,7 +362,7 @@ unsafe extern "C" fn know_step<const IS_GO: bool>(_index: u32, context: *mut c_v
 /// The examination of an object's bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Look {
+struct ObjectInspection {
     address: u64,
     /// An older greeting means that something was not seen.
     since: u64,
@@ -379,42 +379,45 @@ struct Look {
     is_registered: u32,
 }
 
-unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
+unsafe extern "C" fn inspect_step<const IS_GO: bool>(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
-    let look = unsafe { &mut *context.cast::<Look>() };
-    if look.is_registered != 0 {
+    let inspection = unsafe { &mut *context.cast::<ObjectInspection>() };
+    if inspection.is_registered != 0 {
         return 1;
     }
     let piece = Piece {
-        address: look.buffer,
-        length: look.total,
+        address: inspection.buffer,
+        length: inspection.total,
     };
-    let Some(object) = tls_object::get(look.address) else {
+    let Some(object) = tls_object::get(inspection.address) else {
         return 1;
     };
-    if IS_GO && look.is_first != 0 {
+    if IS_GO && inspection.is_first != 0 {
         if !tls_object::is_first_to_look(object) {
-            join(look, object);
+            join(inspection, object);
             return 1;
         }
         // A thread that waits for this has counted its own bytes already, which are still to be accounted for.
-        look.before = [0; 2];
+        inspection.before = [0; 2];
     }
     let word = first_bytes::first_word(piece);
-    let is_post = first_bytes::is_post(word, look.total);
-    let is_request = is_post || first_bytes::is_request(word, look.total);
+    let is_post = first_bytes::is_post(word, inspection.total);
+    let is_request = is_post || first_bytes::is_request(word, inspection.total);
     let requests_at = if is_request {
-        look.end
-    } else if look.is_first != 0
-        && (first_bytes::is_response(word, look.total)
-            || (IS_GO && first_bytes::is_settings(word, look.total)))
+        inspection.end
+    } else if inspection.is_first != 0
+        && (first_bytes::is_response(word, inspection.total)
+            || (IS_GO && first_bytes::is_settings(word, inspection.total)))
     {
-        1 - (look.end & 1)
+        1 - (inspection.end & 1)
     } else {
         set_state(object, LEFT);
         return 1;
     };
-    if look.is_first != 0 && look.total >= 8 && first_bytes::is_page_request(word, look.total) {
+    if inspection.is_first != 0
+        && inspection.total >= 8
+        && first_bytes::is_page_request(word, inspection.total)
+    {
         let left = LeftAlone {
             requests_at,
             requests: 0,
@@ -428,11 +431,11 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
         }
     }
     let is_client = requests_at == End::Writer as u32;
-    let since = look.since;
+    let since = inspection.since;
     let socket = if IS_GO {
-        tls_pairing::greeted(look.ino, look.inode, is_client)
+        tls_pairing::greeted(inspection.ino, inspection.inode, is_client)
     } else {
-        tls_pairing::socket_of(look.address, look.ino, is_client)
+        tls_pairing::socket_of(inspection.address, inspection.ino, is_client)
     };
     let Some((socket, greeting)) = socket.filter(|(socket, _)| socket.greeted >= since) else {
         set_state(object, LEFT);
@@ -444,35 +447,35 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
     };
     // SAFETY: an aligned word of a map entry.
     unsafe { (&raw mut (*object).ino).write_volatile(socket.ino) };
-    look.ino = socket.ino;
-    let found = Found {
+    inspection.ino = socket.ino;
+    let connection = HttpConnection {
         key: EndpointKey {
             ino: socket.ino,
             dev: 0,
             kind: EndpointKind::TlsSocket as u32,
         },
         inode: socket.inode,
-        position: look.before,
-        end: look.end as u8,
+        position: inspection.before,
+        end: inspection.end as u8,
         requests_at,
-        requests: look.requests,
+        requests: inspection.requests,
         // What HTTP/2 requests are for cannot be seen here, and a large one may follow at once. For other
         // libraries, this would exceed the verifier's limits.
-        is_post: is_post || (IS_GO && look.is_first != 0),
+        is_post: is_post || (IS_GO && inspection.is_first != 0),
         greeting,
     };
     if !IS_GO {
         set_state(object, PAIRED);
     }
-    if let Some(index) = tls_place::take() {
-        if let Some(place) = tls_place::at(index) {
-            // SAFETY: a place that this program has taken.
-            let scratch = unsafe { &mut (*place).scratch };
-            if connection_entry::register(&found, scratch) {
-                look.is_registered = 1;
+    if let Some(index) = tls_slot::take() {
+        if let Some(slot) = tls_slot::at(index) {
+            // SAFETY: a slot that this program has taken.
+            let scratch = unsafe { &mut (*slot).scratch };
+            if connection_entry::register(&connection, scratch) {
+                inspection.is_registered = 1;
             }
         }
-        tls_place::give_back(index);
+        tls_slot::release(index);
     }
     if IS_GO {
         tls_object::set_paired(object);
@@ -482,15 +485,15 @@ unsafe extern "C" fn look_step<const IS_GO: bool>(_index: u32, context: *mut c_v
 
 /// Continues after another thread has examined an object's first bytes.
 #[inline(always)]
-fn join(look: &mut Look, object: *mut Object) {
-    let state = tls_object::await_look(object, look.address);
+fn join(inspection: &mut ObjectInspection, object: *mut Object) {
+    let state = tls_object::await_look(object, inspection.address);
     let key = EndpointKey {
-        ino: look.ino,
+        ino: inspection.ino,
         dev: 0,
         kind: EndpointKind::TlsSocket as u32,
     };
     if state == PAIRED && watch::is_counted(key) == Some(true) {
-        look.is_registered = 1;
+        inspection.is_registered = 1;
     } else if state == NEW {
         let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
         blind_spot::report_process(Operation::TlsUnpaired, tgid);

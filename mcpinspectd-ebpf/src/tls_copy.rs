@@ -10,7 +10,7 @@ use mcpinspect_common::{End, EndpointKey, PAYLOAD_MAX};
 use crate::{
     copy::ship,
     ledger,
-    tls_place::{self, Buffer},
+    tls_slot::{self, Buffer},
 };
 
 /// Most pieces of one buffer: no call moves more than 2 GiB.
@@ -27,10 +27,10 @@ pub fn transferred(key: EndpointKey, end: End, address: u64, total: u64) {
         let length = extent.bytes as u32;
         return ship(&key, end as u8, extent.position, address, length);
     }
-    let Some(index) = tls_place::take() else {
+    let Some(index) = tls_slot::take() else {
         return ledger::lost(&key, end as usize, extent.bytes);
     };
-    if let Some(place) = tls_place::at(index) {
+    if let Some(slot) = tls_slot::at(index) {
         let buffer = Buffer {
             key,
             end: end as u64,
@@ -38,9 +38,9 @@ pub fn transferred(key: EndpointKey, end: End, address: u64, total: u64) {
             address,
             left: extent.bytes,
         };
-        // SAFETY: a place that this program has taken. The state is in a map because the verifier does not
+        // SAFETY: a slot that this program has taken. The state is in a map because the verifier does not
         // track values through one: a step looks the same to it whatever came before.
-        unsafe { (&raw mut (*place).buffer).write(buffer) };
+        unsafe { (&raw mut (*slot).buffer).write(buffer) };
         let mut context = u64::from(index);
         // SAFETY: `step` has the signature of a loop callback, and the context outlives the loop.
         unsafe {
@@ -52,18 +52,18 @@ pub fn transferred(key: EndpointKey, end: End, address: u64, total: u64) {
             );
         }
     }
-    tls_place::give_back(index);
+    tls_slot::release(index);
 }
 
 /// Ships one piece. Returns 1 if nothing is left.
 unsafe extern "C" fn step(_index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context that `transferred` passes to the loop.
     let index = unsafe { context.cast::<u64>().read() } as u32;
-    let Some(place) = tls_place::at(index) else {
+    let Some(slot) = tls_slot::at(index) else {
         return 1;
     };
-    // SAFETY: a place that this program has taken.
-    let buffer = unsafe { &mut (*place).buffer };
+    // SAFETY: a slot that this program has taken.
+    let buffer = unsafe { &mut (*slot).buffer };
     if buffer.left == 0 {
         return 1;
     }

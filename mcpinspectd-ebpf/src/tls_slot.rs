@@ -1,4 +1,4 @@
-//! Places for what is too large for the stack, in programs that the kernel may preempt: each belongs to the
+//! Slots for what is too large for the stack, in programs that the kernel may preempt: each belongs to the
 //! program that has taken it.
 //!
 //! Minimum kernel version: 5.12 (atomic operations that return the previous value).
@@ -11,14 +11,14 @@ use mcpinspect_common::EndpointKey;
 use crate::connection_entry::Scratch;
 
 /// A power of two.
-const PLACES: u32 = 64;
-/// Places to try. A program that is preempted keeps its place for a while.
+const SLOTS: u32 = 64;
+/// Slots to try. A program that is preempted keeps its slot for a while.
 const ATTEMPTS: u32 = 8;
 
-/// A place.
+/// A slot.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct ScratchSlot {
     /// 1 while a program has taken it.
     taken: u64,
     pub scratch: Scratch,
@@ -37,19 +37,18 @@ pub struct Buffer {
 }
 
 #[map]
-static TLS_PLACES: Array<Place> = Array::with_max_entries(PLACES, 0);
+static TLS_SLOTS: Array<ScratchSlot> = Array::with_max_entries(SLOTS, 0);
 
-/// Takes a free place, if there is one.
+/// Takes a free slot, if there is one.
 #[inline(always)]
 pub fn take() -> Option<u32> {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
     let first = bpf_get_current_pid_tgid() as u32;
     for attempt in 0..ATTEMPTS {
-        let index = first.wrapping_add(attempt) & (PLACES - 1);
-        let place = TLS_PLACES.get_ptr_mut(index)?;
+        let index = first.wrapping_add(attempt) & (SLOTS - 1);
+        let slot = TLS_SLOTS.get_ptr_mut(index)?;
         // SAFETY: an aligned word of an array's value.
-        let (found, _) =
-            unsafe { atomic_cxchg::<u64, ORDER, ORDER>(&raw mut (*place).taken, 0, 1) };
+        let (found, _) = unsafe { atomic_cxchg::<u64, ORDER, ORDER>(&raw mut (*slot).taken, 0, 1) };
         if found == 0 {
             return Some(index);
         }
@@ -57,17 +56,17 @@ pub fn take() -> Option<u32> {
     None
 }
 
-/// The place of this number.
+/// The slot of this number.
 #[inline(always)]
-pub fn at(index: u32) -> Option<*mut Place> {
-    TLS_PLACES.get_ptr_mut(index)
+pub fn at(index: u32) -> Option<*mut ScratchSlot> {
+    TLS_SLOTS.get_ptr_mut(index)
 }
 
-/// Releases a place.
+/// Releases a slot.
 #[inline(always)]
-pub fn give_back(index: u32) {
-    if let Some(place) = at(index) {
+pub fn release(index: u32) {
+    if let Some(slot) = at(index) {
         // SAFETY: an aligned word of an array's value.
-        unsafe { (&raw mut (*place).taken).write_volatile(0) };
+        unsafe { (&raw mut (*slot).taken).write_volatile(0) };
     }
 }
