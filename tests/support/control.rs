@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use mcpinspect_contain::Contained;
 use mcpinspect_core::model::{ContainmentAction, DefinitionHash, Pid};
 use mcpinspect_engine::answer::{Answer, QueryError};
-use mcpinspect_engine::recall::{Question, RecallError, Viewer};
+use mcpinspect_engine::history::{HistoryError, HistoryQuery, Viewer};
 use mcpinspect_judge::registry::Standing;
 use mcpinspectd::control::{Caller, CaptureStatus, Control, ControlError, Decision, ToolForm};
 
@@ -90,7 +90,7 @@ impl Control for Recorder {
     }
 
     /// Says whose rows it would read.
-    fn recall(&self, _: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
+    fn query_history(&self, _: &HistoryQuery, viewer: Viewer) -> Result<Vec<String>, HistoryError> {
         Ok(vec![format!("{viewer:?}")])
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use mcpinspect_core::model::Direction::{ClientToServer, ServerToClient};
 use mcpinspect_core::model::{EndReason, ItemKind, Party, Pid, ServerId, SessionId, Timestamp};
 use mcpinspect_core::source::script::Script;
-use mcpinspect_engine::keeping::{Content, Keep, KeepRules};
+use mcpinspect_engine::retention::{Retention, RetentionRules, StoredContent};
 use mcpinspect_engine::{Engine, Limits};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{Owner, Registry, Sighting};
@@ -51,9 +51,9 @@ impl Recorded {
         let settings = Settings {
             path: recorded.messages(),
             max_size: 1 << 30,
-            rules: KeepRules {
-                default: Keep {
-                    content: Content::Full,
+            rules: RetentionRules {
+                default: Retention {
+                    content: StoredContent::Full,
                     days: 3650,
                 },
                 rules: Vec::new(),

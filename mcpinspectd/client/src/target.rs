@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use mcpinspect_process::identity::configured;
-use mcpinspect_process::identity::configured::{Place, Way};
+use mcpinspect_process::identity::configured::{ConfigScope, ServerAccess};
 use serde_json::json;
 
 use crate::failure::{Category, Failure};
@@ -59,24 +59,24 @@ impl TargetOptions<'_> {
         let directory =
             std::env::current_dir().context("cannot determine the working directory")?;
         let home = std::env::var("HOME").ok();
-        let place = Place {
+        let scope = ConfigScope {
             directory: &directory,
             home: home.as_deref(),
         };
         let way = match (self.name, self.url) {
-            (Some(name), _) => configured::find(name, place, variable)?,
-            (None, Some(url)) => Way::Url {
+            (Some(name), _) => configured::find(name, scope, variable)?,
+            (None, Some(url)) => ServerAccess::Url {
                 url: url.to_owned(),
                 headers: Vec::new(),
             },
-            (None, None) => Way::Process {
+            (None, None) => ServerAccess::Process {
                 command: self.command.to_vec(),
                 directory: None,
                 environment: Vec::new(),
             },
         };
         match way {
-            Way::Process {
+            ServerAccess::Process {
                 command,
                 directory,
                 mut environment,
@@ -92,12 +92,12 @@ impl TargetOptions<'_> {
                     directory,
                 }))
             }
-            Way::Url { url, mut headers } => {
+            ServerAccess::Url { url, mut headers } => {
                 if !self.environment.is_empty() {
                     bail!("`--env` is only for servers that are started by a command");
                 }
                 for (name, value) in self.headers {
-                    let value = configured::filled(value, place, &variable);
+                    let value = configured::filled(value, scope, &variable);
                     let value = value.map_err(|variable| {
                         anyhow::anyhow!("the header `{name}` uses `{variable}`, which is not set in the environment")
                     })?;

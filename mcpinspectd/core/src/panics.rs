@@ -1,7 +1,7 @@
 //! Panics: what they say, and how one of them is kept from ending the process.
 //!
 //! A panic is a fault of this program. Its message often quotes what was being examined (a string that was
-//! cut in the middle of a character, for example), which may be hostile or secret, so only its place is
+//! cut in the middle of a character, for example), which may be hostile or secret, so only its location is
 //! told: that is what a report of the fault needs.
 
 use std::cell::RefCell;
@@ -12,15 +12,15 @@ use std::thread;
 
 /// The line of the program that panicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place(Box<str>);
+pub struct PanicLocation(Box<str>);
 
-impl Place {
+impl PanicLocation {
     fn of(location: Option<&Location<'_>>) -> Self {
         Self(location.map_or_else(|| "an unknown place".into(), |at| at.to_string().into()))
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PanicLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -37,44 +37,44 @@ enum Watch {
     /// [`isolate`] waits for one.
     Waits,
     /// One happened there.
-    Seen(Place),
+    Caught(PanicLocation),
 }
 
 /// Runs `work`. If it panics, returns where, and prints nothing.
 ///
-/// What `work` changes must still be sound if it stops in the middle. The place is known once a
+/// What `work` changes must still be sound if it stops in the middle. The location is known once a
 /// [`set_hook`] was called.
 ///
 /// # Errors
 /// `work` panicked.
-pub fn isolate<T>(work: impl FnOnce() -> T) -> Result<T, Place> {
+pub fn isolate<T>(work: impl FnOnce() -> T) -> Result<T, PanicLocation> {
     let outer = WATCH.replace(Watch::Waits);
     let result = catch_unwind(AssertUnwindSafe(work));
     let watch = WATCH.replace(outer);
     result.map_err(|_| match watch {
-        Watch::Seen(place) => place,
-        Watch::None | Watch::Waits => Place::of(None),
+        Watch::Caught(location) => location,
+        Watch::None | Watch::Waits => PanicLocation::of(None),
     })
 }
 
-/// From now on, [`isolate`] learns places, and any other panic of this process goes to `report`.
+/// From now on, [`isolate`] learns locations, and any other panic of this process goes to `report`.
 pub fn set_hook(report: impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static) {
     panic::set_hook(Box::new(move |panic| {
-        if !noted(panic) {
+        if !record(panic) {
             report(panic);
         }
     }));
 }
 
-/// Notes the place of a panic if [`isolate`] waits for one.
-fn noted(panic: &PanicHookInfo<'_>) -> bool {
+/// Records the location of a panic if [`isolate`] waits for one.
+fn record(panic: &PanicHookInfo<'_>) -> bool {
     let waits = WATCH.try_with(|watch| {
         let Ok(mut watch) = watch.try_borrow_mut() else {
             return false;
         };
         let waits = !matches!(*watch, Watch::None);
         if waits {
-            *watch = Watch::Seen(Place::of(panic.location()));
+            *watch = Watch::Caught(PanicLocation::of(panic.location()));
         }
         waits
     });
@@ -98,7 +98,7 @@ fn description(panic: &PanicHookInfo<'_>) -> String {
     let message = panic.payload().downcast_ref::<&'static str>();
     format!(
         "panicked at {} in thread {}{}{}; this is a bug, please report it",
-        Place::of(panic.location()),
+        PanicLocation::of(panic.location()),
         thread::current().name().unwrap_or("without a name"),
         if message.is_some() { ": " } else { "" },
         message.unwrap_or(&""),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_isolated_and_its_place_known() {
+    fn a_panic_is_isolated_and_its_location_known() {
         set();
         let text = "a\u{c90d}b";
         let failed = isolate(|| text.get(2..).unwrap().len()).unwrap_err();

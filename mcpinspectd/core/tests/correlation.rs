@@ -53,9 +53,9 @@ impl Dice {
     }
 }
 
-/// What one side has asked, as it really is.
+/// The requests of one side without an answer, as it really is.
 #[derive(Default)]
-struct Asked {
+struct PendingRequests {
     open: HashMap<String, u64>,
     /// The same ids, to pick one of.
     ids: Vec<String>,
@@ -63,20 +63,20 @@ struct Asked {
 }
 
 /// A session with its two sides.
-struct Talk {
+struct Conversation {
     session: Session,
     dice: Dice,
-    asked: [Asked; 2],
+    pending: [PendingRequests; 2],
     number: u64,
     exchanges: u64,
 }
 
-impl Talk {
+impl Conversation {
     fn new(seed: u64, limit: usize) -> Self {
         Self {
             session: Session::new(limit, false),
             dice: Dice(seed | 1),
-            asked: Default::default(),
+            pending: Default::default(),
             number: 0,
             exchanges: 0,
         }
@@ -96,7 +96,7 @@ impl Talk {
     }
 
     fn request(&mut self, side: usize, at_most: usize) {
-        if self.asked[side].ids.len() >= at_most {
+        if self.pending[side].ids.len() >= at_most {
             return self.answer(side);
         }
         // Few ids, so that they are used again and again; numbers and texts.
@@ -104,13 +104,13 @@ impl Talk {
             0 => format!("\"id-{}\"", self.dice.roll(2 * at_most)),
             _ => self.dice.roll(2 * at_most).to_string(),
         };
-        if self.asked[side].open.contains_key(&id) {
+        if self.pending[side].open.contains_key(&id) {
             return self.answer(side);
         }
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call"}}"#);
         self.send(direction(side), &text);
-        self.asked[side].open.insert(id.clone(), self.number);
-        self.asked[side].ids.push(id);
+        self.pending[side].open.insert(id.clone(), self.number);
+        self.pending[side].ids.push(id);
     }
 
     fn respond(&mut self, side: usize, id: &str) -> (Option<Correlation>, Option<u64>) {
@@ -119,17 +119,17 @@ impl Talk {
     }
 
     fn answer(&mut self, side: usize) {
-        let count = self.asked[side].ids.len();
+        let count = self.pending[side].ids.len();
         if count == 0 {
             return;
         }
         let at = self.dice.roll(count);
-        let id = self.asked[side].ids.swap_remove(at);
-        let sequence = self.asked[side].open.remove(&id);
+        let id = self.pending[side].ids.swap_remove(at);
+        let sequence = self.pending[side].open.remove(&id);
         let found = self.respond(side, &id);
         assert_eq!(found, (Some(Correlation::Answer), sequence), "id {id}");
         self.exchanges += 1;
-        let answered = &mut self.asked[side].answered;
+        let answered = &mut self.pending[side].answered;
         answered.push_back(id);
         if answered.len() > REMEMBERED {
             answered.pop_front();
@@ -137,13 +137,13 @@ impl Talk {
     }
 
     fn again(&mut self, side: usize) {
-        let count = self.asked[side].answered.len();
+        let count = self.pending[side].answered.len();
         if count == 0 {
             return;
         }
         let at = self.dice.roll(count);
-        let id = self.asked[side].answered[at].clone();
-        if self.asked[side].open.contains_key(&id) {
+        let id = self.pending[side].answered[at].clone();
+        if self.pending[side].open.contains_key(&id) {
             return;
         }
         let found = self.respond(side, &id);
@@ -175,11 +175,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn every_answer_finds_its_request(seed in any::<u64>(), at_most in 1_usize..100, steps in 0..2000) {
-        let mut talk = Talk::new(seed, 1000);
+        let mut talk = Conversation::new(seed, 1000);
         for _ in 0..steps {
             talk.step(at_most);
         }
-        let open: usize = talk.asked.iter().map(|asked| asked.ids.len()).sum();
+        let open: usize = talk.pending.iter().map(|pending| pending.ids.len()).sum();
         prop_assert_eq!(talk.session.in_flight(), open);
         prop_assert_eq!(talk.session.unanswered(), open as u64);
     }
@@ -187,7 +187,7 @@ proptest! {
 
 #[test]
 fn so_do_a_million_with_hundreds_under_way() {
-    let mut talk = Talk::new(0x5eed, 10_000);
+    let mut talk = Conversation::new(0x5eed, 10_000);
     while talk.exchanges < 1_000_000 {
         talk.step(500);
     }
@@ -195,7 +195,7 @@ fn so_do_a_million_with_hundreds_under_way() {
 
 #[test]
 fn ten_thousand_requests_in_flight_take_little_memory() {
-    let mut talk = Talk::new(1, 16_384);
+    let mut talk = Conversation::new(1, 16_384);
     let before = ALLOCATED.load(Ordering::Relaxed);
     for id in 0..10_000 {
         let text = format!(

@@ -61,27 +61,27 @@ impl OutputSink for Count {
 }
 
 /// An engine with everything plugged in, its registry on disk.
-struct Whole {
+struct Fixture {
     engine: Engine,
     count: Count,
     script: Script,
     _folder: tempfile::TempDir,
 }
 
-impl Whole {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = store::open(&folder.path().join("registry.db")).unwrap();
         let current = Arc::new(ActiveRules::new(WeightedRules::builtin()));
         let watch = Box::new(RuntimeDetector::new(current));
-        let mut whole = Self {
+        let mut fixture = Self {
             engine: Engine::new(Limits::default(), registry, watch),
             count: Count::default(),
             script: Script::new("0"),
             _folder: folder,
         };
-        whole.server("bench");
-        whole
+        fixture.server("bench");
+        fixture
     }
 
     fn server(&mut self, name: &str) {
@@ -258,11 +258,11 @@ fn processor_time() -> Duration {
 }
 
 /// The best of several rounds, each with a new engine.
-fn best(mut round: impl FnMut(&mut Whole) -> Took) -> (Took, Whole) {
+fn best(mut round: impl FnMut(&mut Fixture) -> Took) -> (Took, Fixture) {
     (0..ROUNDS)
         .map(|_| {
-            let mut whole = Whole::new();
-            (round(&mut whole), whole)
+            let mut fixture = Fixture::new();
+            (round(&mut fixture), fixture)
         })
         .min_by_key(|(took, _)| took.wall)
         .unwrap()
@@ -330,20 +330,20 @@ fn definitions() {
     const SERVERS: usize = 100;
     let pages = listings(SERVERS);
     let count = (SERVERS * PAGE) as f64;
-    let (took, mut whole) = best(|whole| {
+    let (took, mut fixture) = best(|fixture| {
         timed(|| {
             for (server, page) in pages.iter().enumerate() {
-                whole.server(&server.to_string());
-                whole.exchange(page);
+                fixture.server(&server.to_string());
+                fixture.exchange(page);
             }
         })
     });
-    assert_eq!(whole.count.tools, SERVERS * PAGE);
+    assert_eq!(fixture.count.tools, SERVERS * PAGE);
     println!(
         "findings in {count} definitions: {}",
-        whole.count.detections
+        fixture.count.detections
     );
-    assert_eq!(whole.engine.registry().health().unsaved, 0, "on disk");
+    assert_eq!(fixture.engine.registry().health().unsaved, 0, "on disk");
     let bytes: usize = pages.iter().map(|(_, answer)| answer.len()).sum();
     told(
         &format!("definitions of {:.0} B never seen", bytes as f64 / count),
@@ -361,14 +361,14 @@ fn definitions() {
     );
     let again = timed(|| {
         for (server, page) in pages.iter().enumerate() {
-            whole.script = Script::new(&server.to_string());
-            whole
+            fixture.script = Script::new(&server.to_string());
+            fixture
                 .script
                 .jump(Direction::ClientToServer, page.0.len() as u64);
-            whole
+            fixture
                 .script
                 .jump(Direction::ServerToClient, page.1.len() as u64);
-            whole.exchange(page);
+            fixture.exchange(page);
         }
     });
     told("definitions unchanged", count, again, "definitions/s", None);
@@ -391,14 +391,14 @@ fn messages() {
         })
         .collect();
     let bytes: usize = lines.iter().map(|(_, line)| line.len()).sum();
-    let (took, whole) = best(|whole| {
+    let (took, fixture) = best(|fixture| {
         timed(|| {
             for (direction, line) in &lines {
-                whole.send(*direction, line);
+                fixture.send(*direction, line);
             }
         })
     });
-    assert_eq!(whole.count.messages, lines.len());
+    assert_eq!(fixture.count.messages, lines.len());
     let what = format!("mixed messages of {} B", bytes / lines.len());
     told(
         &what,
@@ -422,7 +422,7 @@ fn results() {
             .collect();
         let bytes: usize = exchanges.iter().map(|(_, answer)| answer.len()).sum();
         let (took, _) =
-            best(|whole| timed(|| exchanges.iter().for_each(|one| whole.exchange(one))));
+            best(|fixture| timed(|| exchanges.iter().for_each(|one| fixture.exchange(one))));
         told(
             &format!("results of 64 KiB, {name}"),
             bytes as f64 / 1e6,
@@ -540,7 +540,7 @@ fn hostile() {
                 let params = json!({"name": "read_file", "arguments": {}});
                 exchange(1, "tools/call", &params, &value)
             };
-            let (took, _) = best(|whole| timed(|| whole.exchange(&line)));
+            let (took, _) = best(|fixture| timed(|| fixture.exchange(&line)));
             (took.processor, line.1.len())
         };
         let (small, small_bytes) = cost(size / 4);

@@ -19,8 +19,10 @@ use mcpinspect_core::model::Direction::{ClientToServer, ServerToClient};
 use mcpinspect_core::model::Timestamp;
 use mcpinspect_core::source::script::Script;
 use mcpinspect_engine::event::Event;
-use mcpinspect_engine::keeping::{Content, Keep, KeepRules};
-use mcpinspect_engine::recall::{Question, Recall as _, RecordedMessage, Search, Viewer};
+use mcpinspect_engine::history::{
+    HistoryQuery, HistoryReader as _, RecordedMessage, Search, Viewer,
+};
+use mcpinspect_engine::retention::{Retention, RetentionRules, StoredContent};
 use mcpinspect_engine::{Engine, Limits};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::Registry;
@@ -117,9 +119,9 @@ fn settings(path: &Path) -> Settings {
     Settings {
         path: path.to_owned(),
         max_size: 8 << 30,
-        rules: KeepRules {
-            default: Keep {
-                content: Content::Redacted,
+        rules: RetentionRules {
+            default: Retention {
+                content: StoredContent::Redacted,
                 days: 30,
             },
             rules: Vec::new(),
@@ -304,7 +306,7 @@ impl Writer {
 
 fn ask(path: &Path) {
     let search = |search: Search| {
-        Question::Search(Search {
+        HistoryQuery::Search(Search {
             limit: 50,
             ..search
         })
@@ -325,17 +327,17 @@ fn ask(path: &Path) {
         error: true,
         ..Search::default()
     };
-    let everything = Question::Statistics {
+    let everything = HistoryQuery::Statistics {
         server: None,
         days: None,
     };
-    let latest = |session: Option<String>| Question::Latest {
+    let latest = |session: Option<String>| HistoryQuery::Latest {
         session,
         after: None,
         before: None,
         limit: 200,
     };
-    let newest = StoreFile::new(path).recall(&latest(None), Viewer::All);
+    let newest = StoreFile::new(path).query_history(&latest(None), Viewer::All);
     let newest: RecordedMessage = serde_json::from_str(&newest.unwrap()[0]).unwrap();
     for (name, question) in [
         ("rare word", search(text("needle"))),
@@ -352,7 +354,9 @@ fn ask(path: &Path) {
         ("latest of a session", latest(Some(newest.session_id))),
     ] {
         let start = Instant::now();
-        let rows = StoreFile::new(path).recall(&question, Viewer::All).unwrap();
+        let rows = StoreFile::new(path)
+            .query_history(&question, Viewer::All)
+            .unwrap();
         println!("{name}: {} rows in {:?}", rows.len(), start.elapsed());
     }
 }

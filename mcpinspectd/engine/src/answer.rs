@@ -6,7 +6,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::recall::Viewer;
+use crate::history::Viewer;
 
 /// Rows of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

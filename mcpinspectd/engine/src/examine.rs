@@ -9,7 +9,7 @@ use mcpinspect_core::model::{Detection, Direction, Input, SessionId, Timestamp};
 use mcpinspect_core::source::script::Script;
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::detect::{ActiveRules, WeightedRules};
-use mcpinspect_judge::policy::situation::Found;
+use mcpinspect_judge::policy::situation::MessageFinding;
 use mcpinspect_judge::registry::Registry;
 
 use crate::event::{Body, Event};
@@ -27,18 +27,18 @@ pub struct Examiner {
 
 /// Collects what the engine finds.
 #[derive(Default)]
-struct Findings(Vec<Found>);
+struct Findings(Vec<MessageFinding>);
 
 impl OutputSink for Findings {
     fn output(&mut self, output: Output<'_>) {
         if let Output::Event(event) = output {
-            self.0.extend(found_in(event));
+            self.0.extend(findings_in(event));
         }
     }
 }
 
 /// What detection found, as reported in an event.
-pub fn found_in(event: &Event) -> impl Iterator<Item = Found> {
+pub fn findings_in(event: &Event) -> impl Iterator<Item = MessageFinding> {
     let found: &[Detection] = match &event.body {
         Body::Detection(body) => std::slice::from_ref(&body.detection),
         Body::ToolSeen(body) => &body.detections,
@@ -46,7 +46,7 @@ pub fn found_in(event: &Event) -> impl Iterator<Item = Found> {
         Body::ServerChanged(body) => &body.detections,
         _ => &[],
     };
-    found.iter().map(|found| Found {
+    found.iter().map(|found| MessageFinding {
         severity: found.severity,
         category: found.category.clone(),
     })
@@ -68,7 +68,12 @@ impl Examiner {
     }
 
     /// What is found in the next frame of a direction, at `time`.
-    pub fn examine(&mut self, direction: Direction, frame: &[u8], time: Timestamp) -> Vec<Found> {
+    pub fn examine(
+        &mut self,
+        direction: Direction,
+        frame: &[u8],
+        time: Timestamp,
+    ) -> Vec<MessageFinding> {
         let mut findings = Findings::default();
         if !self.has_started {
             self.has_started = true;

@@ -6,9 +6,9 @@ use mcpinspect_core::model::Direction;
 use mcpinspect_core::session::Observed;
 use mcpinspect_judge::detect::{Detector as _, MessageInContext};
 
+use super::evaluation::Evaluation;
 use super::sanitise;
 use super::state::SessionState;
-use super::turn::Turn;
 use crate::event::Event;
 use crate::event::body::{InvalidMessage, SessionIdentified};
 
@@ -16,14 +16,14 @@ impl SessionState {
     /// Judges one message; `bytes` is the frame that contains it.
     pub(super) fn judge_message(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         parsed: &Parsed<'_>,
         observed: &Observed<'_>,
         bytes: &[u8],
     ) {
         if let Some(reason) = parsed.irregular.map(Irregularity::as_str) {
-            self.report_invalid(turn, direction, reason, bytes);
+            self.report_invalid(evaluation, direction, reason, bytes);
         }
         if observed.identified {
             let identity = self.session.identity().clone();
@@ -33,39 +33,39 @@ impl SessionState {
                 client_info: identity.client_info,
                 capabilities: identity.capabilities,
             };
-            turn.report(Event::new(turn.time, self.subject(), body));
+            evaluation.report(Event::new(evaluation.time, self.subject(), body));
         }
         if direction == Direction::ClientToServer && observed.exchange.tool.is_some() {
             // The agent uses what it has: no more pages will come.
-            self.settle(turn);
+            self.settle(evaluation);
         }
-        self.judge_definitions(turn, observed);
+        self.judge_definitions(evaluation, observed);
         let message = MessageInContext {
             direction,
             message: &parsed.message,
             reply_to: observed.exchange.reply_to(),
             tool: observed.exchange.tool.as_deref(),
         };
-        let context = self.context(turn.time);
-        let verdict = turn.judges.detector.message(&context, &message);
-        self.report_findings(turn, &verdict, observed.exchange.tool.as_deref());
+        let context = self.context(evaluation.time);
+        let verdict = evaluation.judges.detector.message(&context, &message);
+        self.report_findings(evaluation, &verdict, observed.exchange.tool.as_deref());
         if observed.altered_state {
             let tool = observed.exchange.tool.as_deref();
-            let context = self.context(turn.time);
-            let verdict = turn.judges.detector.altered_state(&context, tool);
-            self.report_findings(turn, &verdict, tool);
+            let context = self.context(evaluation.time);
+            let verdict = evaluation.judges.detector.altered_state(&context, tool);
+            self.report_findings(evaluation, &verdict, tool);
         }
     }
 
     /// Reports bytes that are not a valid message, unless there were too many recently.
     pub(super) fn report_invalid(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         reason: &str,
         bytes: &[u8],
     ) {
-        if let Some(suppressed) = self.invalid.pass(turn.time) {
+        if let Some(suppressed) = self.invalid.pass(evaluation.time) {
             let body = InvalidMessage {
                 direction,
                 reason: reason.to_owned(),
@@ -73,7 +73,7 @@ impl SessionState {
                 excerpt: sanitise::excerpt(bytes),
                 suppressed,
             };
-            turn.report(Event::new(turn.time, self.subject(), body));
+            evaluation.report(Event::new(evaluation.time, self.subject(), body));
         }
     }
 }

@@ -20,10 +20,10 @@ use mcpinspect_judge::registry::{
 };
 use serde_json::value::RawValue;
 
+use super::evaluation::Evaluation;
 use super::policy::AutoApproval;
 use super::sanitise;
 use super::state::SessionState;
-use super::turn::Turn;
 use crate::event::body::{RegistryFull, ServerChanged, ToolChanged, ToolSeen};
 use crate::event::{Body, Event};
 
@@ -61,50 +61,54 @@ struct News<'a> {
 
 impl SessionState {
     /// Takes in what a result offers, and reports what is new about it.
-    pub(super) fn judge_definitions(&mut self, turn: &mut Turn<'_>, observed: &Observed<'_>) {
+    pub(super) fn judge_definitions(
+        &mut self,
+        evaluation: &mut Evaluation<'_>,
+        observed: &Observed<'_>,
+    ) {
         let Some(result) = &observed.result else {
             return;
         };
         if observed.introduces {
-            self.judge_introduction(turn, result);
+            self.judge_introduction(evaluation, result);
         }
         if let (Some(page), Some(tools)) = (&observed.page, result.tools) {
             let next = result.next_cursor.and_then(IdKey::of_string);
-            self.judge_tools(turn, page, tools, next);
+            self.judge_tools(evaluation, page, tools, next);
         }
     }
 
     /// Takes in what a server says about itself. Saying nothing counts too: instructions that
     /// appear later are a change.
-    fn judge_introduction(&mut self, turn: &mut Turn<'_>, result: &ServerResult<'_>) {
+    fn judge_introduction(&mut self, evaluation: &mut Evaluation<'_>, result: &ServerResult<'_>) {
         let server_info = result
             .server_info
             .or(result.meta.as_ref().and_then(|meta| meta.server_info));
         let instructions = Some(result.instructions.unwrap_or(RawValue::NULL));
-        turn.judges.registry.refresh();
-        let sighting = self.sighting(turn.time);
+        evaluation.judges.registry.refresh();
+        let sighting = self.sighting(evaluation.time);
         let mut news = Vec::new();
         for (kind, said) in [
             (ItemKind::ServerInfo, server_info),
             (ItemKind::Instructions, instructions),
         ] {
             let Some(said) = said else { continue };
-            let observation = turn.judges.registry.observe(sighting, kind, "", said);
+            let observation = evaluation.judges.registry.observe(sighting, kind, "", said);
             news.push((kind, said, observation));
         }
         news.retain(|(kind, _, observation)| self.definitions.is_news(*kind, observation.hash));
         for (_, _, observation) in &news {
             self.definitions.count_shortage(observation.shortage);
         }
-        turn.judges.registry.save(turn.time);
+        evaluation.judges.registry.save(evaluation.time);
         for (kind, said, observation) in news {
-            self.report_introduction(turn, kind, said, observation);
+            self.report_introduction(evaluation, kind, said, observation);
         }
-        self.report_shortage(turn);
+        self.report_shortage(evaluation);
     }
 
     /// Reports definitions for which there was no room.
-    fn report_shortage(&mut self, turn: &mut Turn<'_>) {
+    fn report_shortage(&mut self, evaluation: &mut Evaluation<'_>) {
         let Some(without_room) = self.definitions.take_shortage() else {
             return;
         };
@@ -114,33 +118,37 @@ impl SessionState {
             not_pinned: without_room.not_pinned,
             without_text: without_room.without_text,
         };
-        turn.report(Event::new(turn.time, self.subject(), body));
+        evaluation.report(Event::new(evaluation.time, self.subject(), body));
     }
 
     fn report_introduction(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         kind: ItemKind,
         said: &RawValue,
         observation: Observation,
     ) {
         let (status, pinned) = status(observation.status);
-        let verdict = turn
-            .judges
-            .detector
-            .introduction(&self.context(turn.time), said, status);
+        let verdict =
+            evaluation
+                .judges
+                .detector
+                .introduction(&self.context(evaluation.time), said, status);
         let Some(pinned) = pinned else {
             if status != ToolStatus::Unchanged {
-                self.report_findings(turn, &verdict, None);
+                self.report_findings(evaluation, &verdict, None);
             }
             return;
         };
         let key = ItemKey::only(kind);
         let number = self.definitions.count_change(&key);
         if number <= MAX_CHANGES_TOLD || verdict.action >= Action::Alert {
-            let pinned_text = turn.judges.registry.text(self.server_of(), &key, pinned);
-            turn.report(Event::new(
-                turn.time,
+            let pinned_text = evaluation
+                .judges
+                .registry
+                .text(self.server_of(), &key, pinned);
+            evaluation.report(Event::new(
+                evaluation.time,
                 self.subject(),
                 ServerChanged {
                     item: match kind {
@@ -155,32 +163,37 @@ impl SessionState {
                 },
             ));
         }
-        self.report_findings(turn, &verdict, None);
+        self.report_findings(evaluation, &verdict, None);
         if number <= MAX_CHANGES_ACCEPTED {
-            self.approve(turn, &key, observation.hash, &verdict);
+            self.approve(evaluation, &key, observation.hash, &verdict);
         }
     }
 
     /// Takes in what program runs behind the server, and reports if it is not what was accepted.
-    pub(super) fn judge_program(&mut self, turn: &mut Turn<'_>, definition: &RawValue) {
-        turn.judges.registry.refresh();
-        let sighting = self.sighting(turn.time);
-        let observation = turn
-            .judges
-            .registry
-            .observe(sighting, ItemKind::Program, "", definition);
-        turn.judges.registry.save(turn.time);
+    pub(super) fn judge_program(&mut self, evaluation: &mut Evaluation<'_>, definition: &RawValue) {
+        evaluation.judges.registry.refresh();
+        let sighting = self.sighting(evaluation.time);
+        let observation =
+            evaluation
+                .judges
+                .registry
+                .observe(sighting, ItemKind::Program, "", definition);
+        evaluation.judges.registry.save(evaluation.time);
         let is_news = self
             .definitions
             .is_news(ItemKind::Program, observation.hash);
         if is_news {
             self.definitions.count_shortage(observation.shortage);
         }
-        self.report_shortage(turn);
+        self.report_shortage(evaluation);
         let key = ItemKey::only(ItemKind::Program);
         let pinned = status(observation.status).1;
-        let pinned_text =
-            pinned.and_then(|pinned| turn.judges.registry.text(self.server_of(), &key, pinned));
+        let pinned_text = pinned.and_then(|pinned| {
+            evaluation
+                .judges
+                .registry
+                .text(self.server_of(), &key, pinned)
+        });
         let same = match (pinned, &pinned_text) {
             (None, _) => observation.status != PinStatus::NoRoom,
             (Some(_), None) => false,
@@ -193,8 +206,8 @@ impl SessionState {
             && is_news
             && self.definitions.count_change(&key) <= MAX_CHANGES_TOLD
         {
-            turn.report(Event::new(
-                turn.time,
+            evaluation.report(Event::new(
+                evaluation.time,
                 self.subject(),
                 ServerChanged {
                     item: ServerPart::Program,
@@ -207,8 +220,8 @@ impl SessionState {
             ));
         }
         for (key, hash) in std::mem::take(&mut self.definitions.waiting) {
-            if self.is_approved(turn, same) {
-                self.accept(turn, &key, hash);
+            if self.is_approved(evaluation, same) {
+                self.accept(evaluation, &key, hash);
             }
         }
     }
@@ -216,7 +229,7 @@ impl SessionState {
     /// Accepts a change if the policy does, or notes it until that can be decided.
     fn approve(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         key: &ItemKey,
         hash: DefinitionHash,
         verdict: &Verdict,
@@ -225,10 +238,10 @@ impl SessionState {
             return;
         }
         let same = self.definitions.same_vendor;
-        if self.is_approved(turn, same == Some(true)) {
-            self.accept(turn, key, hash);
+        if self.is_approved(evaluation, same == Some(true)) {
+            self.accept(evaluation, key, hash);
         } else if same.is_none()
-            && self.is_approved(turn, true)
+            && self.is_approved(evaluation, true)
             && self.definitions.waiting.len() < MAX_WAITING
         {
             self.definitions.waiting.push((key.clone(), hash));
@@ -236,19 +249,23 @@ impl SessionState {
     }
 
     /// Whether the policy accepts a change, provided that it is free of findings.
-    fn is_approved(&self, turn: &Turn<'_>, same_vendor: bool) -> bool {
-        let approval = &turn.judges.approval;
+    fn is_approved(&self, evaluation: &Evaluation<'_>, same_vendor: bool) -> bool {
+        let approval = &evaluation.judges.approval;
         approval.accepts(&self.info.server_id, self.user, same_vendor)
     }
 
     /// Accepts a change in the name of the policy. It is reported like a
     /// person's decision.
-    fn accept(&self, turn: &mut Turn<'_>, key: &ItemKey, hash: DefinitionHash) {
-        let registry = &mut turn.judges.registry;
+    fn accept(&self, evaluation: &mut Evaluation<'_>, key: &ItemKey, hash: DefinitionHash) {
+        let registry = &mut evaluation.judges.registry;
         // A change that cannot be accepted stays a change, and is reported as one in the next session.
-        if let Err(error) =
-            registry.accept(self.server_of(), key, hash, turn.time, AutoApproval::REASON)
-        {
+        if let Err(error) = registry.accept(
+            self.server_of(),
+            key,
+            hash,
+            evaluation.time,
+            AutoApproval::REASON,
+        ) {
             tracing::error!(server = %self.info.server_id, %error, "a change was not accepted");
         }
     }
@@ -264,12 +281,12 @@ impl SessionState {
 
     fn judge_tools(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         page: &Page,
         tools: &RawValue,
         next: Option<IdKey>,
     ) {
-        turn.judges.registry.refresh();
+        evaluation.judges.registry.refresh();
         let mut names = Vec::new();
         let mut news = Vec::new();
         let (mut seen, mut unsaved) = (0, 0);
@@ -281,7 +298,7 @@ impl SessionState {
         // A one-page listing is only read for its names if there is something to judge.
         let mut offered = false;
         if !(part.first && part.last) {
-            self.offer(turn, &part);
+            self.offer(evaluation, &part);
             offered = true;
         }
         // The text was parsed with its message, so it is an array to its end.
@@ -295,30 +312,30 @@ impl SessionState {
                 return false;
             }
             unsaved += definition.get().len();
-            self.observe_tool(turn, name, definition, &mut names, &mut news);
+            self.observe_tool(evaluation, name, definition, &mut names, &mut news);
             if news.len() == TOOLS_AT_ONCE || unsaved > BYTES_AT_ONCE {
                 if !news.is_empty() && !std::mem::replace(&mut offered, true) {
-                    self.offer(turn, &part);
+                    self.offer(evaluation, &part);
                 }
-                self.report_tools(turn, &mut news);
+                self.report_tools(evaluation, &mut news);
                 unsaved = 0;
             }
             true
         });
         if !news.is_empty() && !offered {
-            self.offer(turn, &part);
+            self.offer(evaluation, &part);
         }
-        self.report_tools(turn, &mut news);
-        self.report_shortage(turn);
+        self.report_tools(evaluation, &mut news);
+        self.report_shortage(evaluation);
         if part.last {
-            self.settle(turn);
+            self.settle(evaluation);
         }
         if seen > MAX_TOOLS {
-            let verdict = turn
+            let verdict = evaluation
                 .judges
                 .detector
-                .overlong_listing(&self.context(turn.time));
-            self.report_findings(turn, &verdict, None);
+                .overlong_listing(&self.context(evaluation.time));
+            self.report_findings(evaluation, &verdict, None);
             return;
         }
         let Some(listed) = self
@@ -328,21 +345,21 @@ impl SessionState {
         else {
             return;
         };
-        let removed = turn
+        let removed = evaluation
             .judges
             .registry
-            .listed(self.sighting(turn.time), |name| {
+            .listed(self.sighting(evaluation.time), |name| {
                 listed.contains(&ListedName::of(name))
             });
         // On disk before the event is emitted.
-        turn.judges.registry.save(turn.time);
+        evaluation.judges.registry.save(evaluation.time);
         for (name, hash) in removed {
-            self.report_removed(turn, &name, hash);
+            self.report_removed(evaluation, &name, hash);
         }
     }
 
     /// Shows detection what a page offers, so that no tool is judged before its neighbours are known.
-    fn offer(&self, turn: &mut Turn<'_>, part: &Part<'_>) {
+    fn offer(&self, evaluation: &mut Evaluation<'_>, part: &Part<'_>) {
         let mut names = Vec::new();
         let _ = json::elements(part.tools.get(), |definition| {
             names.extend(Tool::read(definition).name);
@@ -355,13 +372,13 @@ impl SessionState {
             first: part.first,
             last: part.last,
         };
-        let context = self.context(turn.time);
-        turn.judges.detector.offered(&context, &offer);
+        let context = self.context(evaluation.time);
+        evaluation.judges.detector.offered(&context, &offer);
     }
 
     /// Rejudges what waited for the rest of a listing. Call this when the listing is complete, or when the
     /// client goes on without it.
-    pub(super) fn settle(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn settle(&mut self, evaluation: &mut Evaluation<'_>) {
         let undecided = self.definitions.take_undecided();
         if undecided.is_empty() {
             return;
@@ -372,8 +389,8 @@ impl SessionState {
             first: false,
             last: true,
         };
-        let context = self.context(turn.time);
-        turn.judges.detector.offered(&context, &offer);
+        let context = self.context(evaluation.time);
+        evaluation.judges.detector.offered(&context, &offer);
         for one in undecided {
             let tool = ToolDefinition {
                 name: &one.name,
@@ -382,11 +399,14 @@ impl SessionState {
                 status: one.status,
                 pinned: None,
             };
-            let mut verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
+            let mut verdict = evaluation
+                .judges
+                .detector
+                .tool(&self.context(evaluation.time), &tool);
             let told = |pattern: &String| one.told.contains(pattern);
             verdict.detections.retain(|found| !told(&found.pattern));
             if !verdict.detections.is_empty() {
-                self.report_findings(turn, &verdict, Some(&one.name));
+                self.report_findings(evaluation, &verdict, Some(&one.name));
             }
         }
     }
@@ -395,18 +415,18 @@ impl SessionState {
     /// knows it.
     fn observe_tool<'a>(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         name: Cow<'a, str>,
         definition: &'a RawValue,
         names: &mut Vec<ListedName>,
         news: &mut Vec<News<'a>>,
     ) {
-        let registry = &mut turn.judges.registry;
+        let registry = &mut evaluation.judges.registry;
         let sighting = Sighting {
             owner: self.owner,
             server: &self.info.server_id,
             session: &self.info.id,
-            time: turn.time,
+            time: evaluation.time,
         };
         let observation = registry.observe(sighting, ItemKind::Tool, &name, definition);
         if observation.status != PinStatus::NoRoom {
@@ -423,15 +443,15 @@ impl SessionState {
     }
 
     /// Reports the tools in `news`, and empties it.
-    fn report_tools(&mut self, turn: &mut Turn<'_>, news: &mut Vec<News<'_>>) {
+    fn report_tools(&mut self, evaluation: &mut Evaluation<'_>, news: &mut Vec<News<'_>>) {
         // On disk before the event is emitted.
-        turn.judges.registry.save(turn.time);
+        evaluation.judges.registry.save(evaluation.time);
         for news in news.drain(..) {
-            self.report_tool(turn, &news);
+            self.report_tool(evaluation, &news);
         }
     }
 
-    fn report_tool(&mut self, turn: &mut Turn<'_>, news: &News<'_>) {
+    fn report_tool(&mut self, evaluation: &mut Evaluation<'_>, news: &News<'_>) {
         let News {
             name,
             definition,
@@ -444,8 +464,12 @@ impl SessionState {
         } = news;
         let (status, pinned) = status(*pin_status);
         let key = ItemKey::tool(json::cut(name, MAX_NAME));
-        let pinned_text =
-            pinned.and_then(|hash| turn.judges.registry.text(self.server_of(), &key, hash));
+        let pinned_text = pinned.and_then(|hash| {
+            evaluation
+                .judges
+                .registry
+                .text(self.server_of(), &key, hash)
+        });
         let tool = ToolDefinition {
             name,
             hash: *hash,
@@ -453,7 +477,10 @@ impl SessionState {
             status,
             pinned: pinned_text.as_deref(),
         };
-        let verdict = turn.judges.detector.tool(&self.context(turn.time), &tool);
+        let verdict = evaluation
+            .judges
+            .detector
+            .tool(&self.context(evaluation.time), &tool);
         if verdict.undecided && status != ToolStatus::Unchanged {
             self.definitions.postpone(&tool, &verdict.detections);
         }
@@ -494,21 +521,26 @@ impl SessionState {
                 max_severity,
             }),
         };
-        turn.report(Event::new(turn.time, self.subject(), body));
+        evaluation.report(Event::new(evaluation.time, self.subject(), body));
         if status != ToolStatus::Unchanged {
-            self.report_findings(turn, &verdict, Some(name));
+            self.report_findings(evaluation, &verdict, Some(name));
         }
         if status == ToolStatus::Changed && number <= MAX_CHANGES_ACCEPTED {
-            self.approve(turn, &key, *hash, &verdict);
+            self.approve(evaluation, &key, *hash, &verdict);
         }
     }
 
-    fn report_removed(&mut self, turn: &mut Turn<'_>, name: &str, hash: DefinitionHash) {
+    fn report_removed(
+        &mut self,
+        evaluation: &mut Evaluation<'_>,
+        name: &str,
+        hash: DefinitionHash,
+    ) {
         if !self.definitions.is_new_removal(name) {
             return;
         }
-        turn.report(Event::new(
-            turn.time,
+        evaluation.report(Event::new(
+            evaluation.time,
             self.subject(),
             ToolChanged {
                 tool_name: sanitise::name(name),

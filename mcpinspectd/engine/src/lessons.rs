@@ -11,11 +11,11 @@ use mcpinspect_judge::registry::{DecisionKind, ItemDecision, Registry, ServerOf}
 
 /// What a decision teaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taught {
+pub enum LessonChange {
     /// An alert was one too many.
     Lesson(Lesson),
     /// A server of this user no longer teaches anything.
-    TakenBack {
+    Withdrawn {
         /// The user.
         user: u32,
         /// The server.
@@ -24,11 +24,11 @@ pub enum Taught {
 }
 
 /// What a decision teaches, if anything.
-pub(super) fn taught(
+pub(super) fn lesson_change(
     decided: &ItemDecision,
     registry: &Registry,
     detector: &mut dyn Detector,
-) -> Option<Taught> {
+) -> Option<LessonChange> {
     let ItemDecision {
         owner,
         server,
@@ -45,7 +45,7 @@ pub(super) fn taught(
             let text = registry.text(ServerOf::new(*owner, server), key, decision.hash?)?;
             let id = ServerId(server.as_str().into());
             let category = detector.questionable(&id, Some(user), &text, decision.time)?;
-            Some(Taught::Lesson(Lesson {
+            Some(LessonChange::Lesson(Lesson {
                 user,
                 server: server.clone(),
                 category,
@@ -53,7 +53,7 @@ pub(super) fn taught(
                 at: decision.time.0,
             }))
         }
-        DecisionKind::Reject | DecisionKind::Forget => Some(Taught::TakenBack {
+        DecisionKind::Reject | DecisionKind::Forget => Some(LessonChange::Withdrawn {
             user,
             server: server.clone(),
         }),

@@ -16,7 +16,7 @@
 //! - `observe`: frames become messages with a place in the session
 //! - `judge`, `judge_definitions`: what they mean
 //! - `overdue`: calls that wait too long for their answer
-//! - `turn`: holds the judgement of one input until it is reported
+//! - `evaluation`: holds the judgement of one input until it is reported
 //! - `tee`: feeds several sinks alike
 //! - `record`: a message that can be kept
 //! - `lessons`: what people's decisions teach detection
@@ -69,11 +69,12 @@
 pub mod answer;
 mod containment;
 mod definitions;
+mod evaluation;
 pub mod event;
 pub mod examine;
+pub mod history;
 mod judge;
 mod judge_definitions;
-pub mod keeping;
 mod lessons;
 mod limits;
 mod live;
@@ -81,13 +82,12 @@ mod observe;
 mod output;
 mod overdue;
 mod policy;
-pub mod recall;
 mod record;
+pub mod retention;
 mod sanitise;
 mod state;
 mod tee;
 mod throttle;
-mod turn;
 
 use std::collections::HashMap;
 
@@ -100,7 +100,8 @@ use mcpinspect_judge::detect::{Detector, Difference, Isolated};
 use mcpinspect_judge::registry::Registry;
 
 pub use self::containment::{ContainmentPolicy, ContainmentRequest};
-pub use self::lessons::Taught;
+use self::evaluation::{Evaluation, Judges};
+pub use self::lessons::LessonChange;
 pub use self::limits::Limits;
 use self::live::LiveSession;
 pub use self::output::{
@@ -109,7 +110,6 @@ pub use self::output::{
 pub use self::policy::{ApprovalRule, AutoApproval, Vendor};
 pub use self::record::{MAX_BODY, MessageRecord, Record};
 pub use self::tee::Tee;
-use self::turn::{Judges, Turn};
 use crate::event::body::{BlindSpot, RegistryFull};
 use crate::event::{Event, Subject};
 
@@ -140,7 +140,7 @@ pub struct Engine {
     /// Writes and texts that the registry had given up by then.
     given_up: (u64, u64),
     /// What decisions taught since this was last taken.
-    taught: Vec<Taught>,
+    lesson_changes: Vec<LessonChange>,
     judges: Judges,
 }
 
@@ -156,7 +156,7 @@ impl Engine {
             looked: Timestamp(0),
             swept: Timestamp(0),
             given_up: (0, 0),
-            taught: Vec::new(),
+            lesson_changes: Vec::new(),
             judges: Judges {
                 registry,
                 detector: Isolated::new(detector),
@@ -192,8 +192,8 @@ impl Engine {
     }
 
     /// What decisions taught since the last call.
-    pub fn take_lessons(&mut self) -> Vec<Taught> {
-        std::mem::take(&mut self.taught)
+    pub fn take_lessons(&mut self) -> Vec<LessonChange> {
+        std::mem::take(&mut self.lesson_changes)
     }
 
     /// How many sessions are open.
@@ -228,8 +228,8 @@ impl Engine {
         });
         for overdue in overdue {
             if let Some(session) = self.sessions.get_mut(&overdue.session_id) {
-                let mut turn = Turn::new(overdue.due, &mut self.judges, sink);
-                session.report_overdue(&mut turn, &overdue);
+                let mut evaluation = Evaluation::new(overdue.due, &mut self.judges, sink);
+                session.report_overdue(&mut evaluation, &overdue);
             }
         }
     }
@@ -247,9 +247,9 @@ impl Engine {
                 registry, detector, ..
             } = &mut self.judges;
             // If nothing takes them, as in a tap, they do not pile up.
-            if self.taught.len() < LESSONS {
-                self.taught
-                    .extend(lessons::taught(&decided, registry, detector));
+            if self.lesson_changes.len() < LESSONS {
+                self.lesson_changes
+                    .extend(lessons::lesson_change(&decided, registry, detector));
             }
             sink.output(Output::Event(&policy::event(decided)));
         }
@@ -294,12 +294,12 @@ impl Engine {
             self.judges.registry.save(start.time);
             let replaced = self.judges.registry.replaced(owner, &start.server);
             let session = LiveSession::new(start, owner, self.limits);
-            let mut turn = Turn::new(start.time, &mut self.judges, sink);
-            session.announce(start, &mut turn);
+            let mut evaluation = Evaluation::new(start.time, &mut self.judges, sink);
+            session.announce(start, &mut evaluation);
             if let Some(replaced) = &replaced {
-                session.report_replaced(start, replaced, &mut turn);
+                session.report_replaced(start, replaced, &mut evaluation);
             }
-            turn.tell();
+            evaluation.flush();
             self.sessions.insert(start.id.clone(), session);
             return;
         }
@@ -314,7 +314,7 @@ impl Engine {
         } = &input
             && *id == SessionId::none()
         {
-            let mut turn = Turn::new(*time, &mut self.judges, sink);
+            let mut evaluation = Evaluation::new(*time, &mut self.judges, sink);
             let body = BlindSpot {
                 mechanism: *mechanism,
                 pid: *pid,
@@ -324,8 +324,8 @@ impl Engine {
             };
             // It belongs to no known session.
             let every_server = Subject::server(ServerId(EVERY_SERVER.into()));
-            turn.report(Event::new(*time, every_server, body));
-            turn.tell();
+            evaluation.report(Event::new(*time, every_server, body));
+            evaluation.flush();
             return;
         }
         let Some(session) = self.sessions.get_mut(id) else {
@@ -333,7 +333,8 @@ impl Engine {
             return;
         };
         let before = session.unfinished();
-        let mut turn = Turn::new(input.time().unwrap_or_default(), &mut self.judges, sink);
+        let mut evaluation =
+            Evaluation::new(input.time().unwrap_or_default(), &mut self.judges, sink);
         match &input {
             Input::SessionStarted(_) => {}
             Input::PartiesChanged {
@@ -341,28 +342,28 @@ impl Engine {
                 client_pid,
                 ..
             } => session.parties_changed(*server_pid, *client_pid),
-            Input::Program { definition, .. } => session.program(&mut turn, definition.raw()),
+            Input::Program { definition, .. } => session.program(&mut evaluation, definition.raw()),
             Input::Bytes {
                 direction,
                 position,
                 bytes,
                 ..
             } => {
-                session.bytes(&mut turn, *direction, *position, bytes);
+                session.bytes(&mut evaluation, *direction, *position, bytes);
             }
             Input::Message {
                 direction,
                 position,
                 bytes,
                 ..
-            } => session.message(&mut turn, *direction, *position, bytes),
+            } => session.message(&mut evaluation, *direction, *position, bytes),
             Input::Gap {
                 direction,
                 position,
                 bytes_lost,
                 reason,
                 ..
-            } => session.gap(&mut turn, *direction, *position, *bytes_lost, *reason),
+            } => session.gap(&mut evaluation, *direction, *position, *bytes_lost, *reason),
             Input::EndsDisagree {
                 direction,
                 position,
@@ -378,18 +379,20 @@ impl Engine {
                     read,
                     written,
                 };
-                session.ends_disagree(&mut turn, &difference);
+                session.ends_disagree(&mut evaluation, &difference);
             }
             Input::BlindSpot {
                 mechanism,
                 pid,
                 uid,
                 ..
-            } => session.blind_spot(&mut turn, *mechanism, *pid, *uid),
-            Input::EndOfStream { direction, .. } => session.end_of_stream(&mut turn, *direction),
-            Input::SessionEnded { reason, .. } => session.end(&mut turn, *reason),
+            } => session.blind_spot(&mut evaluation, *mechanism, *pid, *uid),
+            Input::EndOfStream { direction, .. } => {
+                session.end_of_stream(&mut evaluation, *direction)
+            }
+            Input::SessionEnded { reason, .. } => session.end(&mut evaluation, *reason),
         }
-        turn.tell();
+        evaluation.flush();
         let unfinished = match &input {
             Input::SessionEnded { time, .. } => {
                 self.judges.registry.save(*time);

@@ -11,11 +11,11 @@ use mcpinspect_judge::detect::{Detector as _, Difference};
 use mcpinspect_judge::registry::{Owner, Replaced};
 use serde_json::value::RawValue;
 
+use super::evaluation::Evaluation;
 use super::limits::Limits;
 use super::output::Overdue;
 use super::sanitise;
 use super::state::SessionState;
-use super::turn::Turn;
 use crate::event::Event;
 use crate::event::body::{BlindSpot, ServerChanged, SessionEnded, SessionStarted};
 
@@ -56,7 +56,7 @@ impl LiveSession {
         }
     }
 
-    pub(super) fn announce(&self, start: &SessionStart, turn: &mut Turn<'_>) {
+    pub(super) fn announce(&self, start: &SessionStart, evaluation: &mut Evaluation<'_>) {
         let body = SessionStarted {
             fingerprint: start.server.fingerprint.clone(),
             name_source: start.server.name_source.clone(),
@@ -65,7 +65,7 @@ impl LiveSession {
             client: start.client_party.clone(),
             joined_midstream: start.joined_midstream,
         };
-        turn.report(Event::new(turn.time, self.state.subject(), body));
+        evaluation.report(Event::new(evaluation.time, self.state.subject(), body));
     }
 
     /// Reports that a server has taken the place of another that has pins.
@@ -73,7 +73,7 @@ impl LiveSession {
         &self,
         start: &SessionStart,
         replaced: &Replaced,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
     ) {
         let server = &start.server;
         let change = |field: &str, previous: &str, new: &str| FieldChange {
@@ -92,7 +92,7 @@ impl LiveSession {
             detections: Vec::new(),
             max_severity: None,
         };
-        turn.report(Event::new(turn.time, self.state.subject(), body));
+        evaluation.report(Event::new(evaluation.time, self.state.subject(), body));
     }
 
     pub(super) fn parties_changed(&mut self, server_pid: Option<Pid>, client_pid: Option<Pid>) {
@@ -100,8 +100,8 @@ impl LiveSession {
         self.state.info.client_pid = client_pid;
     }
 
-    pub(super) fn program(&mut self, turn: &mut Turn<'_>, definition: &RawValue) {
-        self.state.judge_program(turn, definition);
+    pub(super) fn program(&mut self, evaluation: &mut Evaluation<'_>, definition: &RawValue) {
+        self.state.judge_program(evaluation, definition);
     }
 
     fn stream(&mut self, direction: Direction) -> (&mut Stream, &mut SessionState) {
@@ -115,12 +115,12 @@ impl LiveSession {
     /// Takes in a stream's next bytes.
     pub(super) fn bytes(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         position: u64,
         bytes: &[u8],
     ) {
-        self.feed(turn, direction, position, bytes, |framer, emit| {
+        self.feed(evaluation, direction, position, bytes, |framer, emit| {
             framer.push(position, bytes, emit);
         });
     }
@@ -128,12 +128,12 @@ impl LiveSession {
     /// Takes in a whole message, of a transport that frames messages itself.
     pub(super) fn message(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         position: u64,
         bytes: &[u8],
     ) {
-        self.feed(turn, direction, position, bytes, |framer, emit| {
+        self.feed(evaluation, direction, position, bytes, |framer, emit| {
             framer.message(position, bytes, emit);
         });
     }
@@ -141,29 +141,34 @@ impl LiveSession {
     /// Counts bytes at `position`, and takes in the frames that `frame` makes of them.
     fn feed(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         position: u64,
         bytes: &[u8],
         frame: impl FnOnce(&mut Framer, &mut dyn FnMut(Framed<'_>)),
     ) {
-        self.report_jump(turn, direction, position);
+        self.report_jump(evaluation, direction, position);
         let (stream, state) = self.stream(direction);
         state.bytes += bytes.len() as u64;
         let gap_before = &mut stream.gap_before;
         let framer = stream.framer.get_or_insert_with(|| state.framer(position));
         frame(framer, &mut |framed| {
-            state.framed(turn, direction, framed, gap_before);
+            state.framed(evaluation, direction, framed, gap_before);
         });
     }
 
     /// Reports a gap if a stream continues beyond the expected position.
-    fn report_jump(&mut self, turn: &mut Turn<'_>, direction: Direction, position: u64) {
+    fn report_jump(
+        &mut self,
+        evaluation: &mut Evaluation<'_>,
+        direction: Direction,
+        position: u64,
+    ) {
         let (stream, state) = self.stream(direction);
         let expected = stream.framer(state, position).position();
         if position > expected {
             self.gap(
-                turn,
+                evaluation,
                 direction,
                 expected,
                 position - expected,
@@ -191,7 +196,7 @@ impl LiveSession {
     /// Notes lost bytes, and reports them.
     pub(super) fn gap(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         position: u64,
         bytes_lost: u64,
@@ -199,17 +204,24 @@ impl LiveSession {
     ) {
         let (stream, state) = self.stream(direction);
         stream.framer(state, position).gap(position, bytes_lost);
-        state.lost(turn, direction, position, bytes_lost, reason);
-        turn.tell();
+        state.lost(evaluation, direction, position, bytes_lost, reason);
+        evaluation.flush();
     }
 
     /// Reports that what was written is not what was read.
-    pub(super) fn ends_disagree(&mut self, turn: &mut Turn<'_>, difference: &Difference<'_>) {
+    pub(super) fn ends_disagree(
+        &mut self,
+        evaluation: &mut Evaluation<'_>,
+        difference: &Difference<'_>,
+    ) {
         if self.disagreements < MAX_DISAGREEMENTS {
             self.disagreements += 1;
-            let context = self.state.context(turn.time);
-            let verdict = turn.judges.detector.ends_disagree(&context, difference);
-            self.state.report_findings(turn, &verdict, None);
+            let context = self.state.context(evaluation.time);
+            let verdict = evaluation
+                .judges
+                .detector
+                .ends_disagree(&context, difference);
+            self.state.report_findings(evaluation, &verdict, None);
         }
     }
 
@@ -217,7 +229,7 @@ impl LiveSession {
     /// is made for every message.
     pub(super) fn blind_spot(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         mechanism: BlindMechanism,
         pid: Pid,
         uid: Option<u32>,
@@ -236,7 +248,7 @@ impl LiveSession {
             found: None,
             covered_by_other_end: false,
         };
-        turn.report(Event::new(turn.time, self.state.subject(), body));
+        evaluation.report(Event::new(evaluation.time, self.state.subject(), body));
     }
 
     /// Marks and returns the requests that have become overdue by `now`.
@@ -244,8 +256,8 @@ impl LiveSession {
         self.state.overdue(now)
     }
 
-    pub(super) fn report_overdue(&mut self, turn: &mut Turn<'_>, overdue: &Overdue) {
-        self.state.report_overdue(turn, overdue);
+    pub(super) fn report_overdue(&mut self, evaluation: &mut Evaluation<'_>, overdue: &Overdue) {
+        self.state.report_overdue(evaluation, overdue);
     }
 
     /// The requests in flight, with their direction.
@@ -253,17 +265,17 @@ impl LiveSession {
         self.state.session.requests()
     }
 
-    pub(super) fn end_of_stream(&mut self, turn: &mut Turn<'_>, direction: Direction) {
+    pub(super) fn end_of_stream(&mut self, evaluation: &mut Evaluation<'_>, direction: Direction) {
         let (stream, state) = self.stream(direction);
         let gap_before = &mut stream.gap_before;
         if let Some(framer) = &mut stream.framer {
-            framer.finish(|framed| state.framed(turn, direction, framed, gap_before));
+            framer.finish(|framed| state.framed(evaluation, direction, framed, gap_before));
         }
     }
 
-    pub(super) fn end(&mut self, turn: &mut Turn<'_>, reason: EndReason) {
+    pub(super) fn end(&mut self, evaluation: &mut Evaluation<'_>, reason: EndReason) {
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
-            self.end_of_stream(turn, direction);
+            self.end_of_stream(evaluation, direction);
         }
         let state = &self.state;
         let body = SessionEnded {
@@ -273,7 +285,7 @@ impl LiveSession {
             bytes_lost: state.bytes_lost,
             unanswered: state.session.unanswered(),
         };
-        turn.report(Event::new(turn.time, state.subject(), body));
+        evaluation.report(Event::new(evaluation.time, state.subject(), body));
     }
 }
 

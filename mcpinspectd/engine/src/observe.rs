@@ -9,9 +9,9 @@ use mcpinspect_core::model::{Direction, GapReason};
 use mcpinspect_core::session::Exchange;
 use mcpinspect_core::wire::framing::{Frame, Framed};
 
+use super::evaluation::Evaluation;
 use super::output::{FrameInfo, Head, MessageSeen};
 use super::state::SessionState;
-use super::turn::Turn;
 
 /// Most members of one batch to report individually. A batch may hold a million.
 const MAX_MEMBERS: usize = 16_384;
@@ -23,7 +23,7 @@ impl SessionState {
     /// Takes in what a framer found.
     pub(super) fn framed(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         framed: Framed<'_>,
         gap_before: &mut bool,
@@ -41,8 +41,8 @@ impl SessionState {
                             gap_before,
                             ..frame
                         };
-                        self.frame(turn, direction, &frame, parsed);
-                        turn.tell();
+                        self.frame(evaluation, direction, &frame, parsed);
+                        evaluation.flush();
                     }
                 }
             }
@@ -51,8 +51,14 @@ impl SessionState {
                 bytes,
                 gap_before: gap,
             } => {
-                self.lost(turn, direction, position, bytes, GapReason::FrameTooLarge);
-                turn.tell();
+                self.lost(
+                    evaluation,
+                    direction,
+                    position,
+                    bytes,
+                    GapReason::FrameTooLarge,
+                );
+                evaluation.flush();
                 *gap_before |= gap;
                 *gap_before = true;
             }
@@ -61,7 +67,7 @@ impl SessionState {
 
     fn frame(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         frame: &Frame<'_>,
         parsed: Result<Payload<'_>, Malformed>,
@@ -74,27 +80,34 @@ impl SessionState {
                 let mut members = Vec::new();
                 let mut budget = Budget::of(MEMBERS_MEMORY);
                 batch.for_each(|message| {
-                    let member = self.observe(turn, direction, message, frame.bytes);
+                    let member = self.observe(evaluation, direction, message, frame.bytes);
                     if members.len() < MAX_MEMBERS && budget.take(decoded(&member.0)) {
                         members.push(member);
                     }
                 });
                 let none = Exchange::default();
-                turn.tell_message(&self.seen(turn, direction, frame, &Head::BATCH, &none));
+                evaluation.emit_message(&self.seen(
+                    evaluation,
+                    direction,
+                    frame,
+                    &Head::BATCH,
+                    &none,
+                ));
                 for (head, exchange) in &members {
-                    turn.tell_member(&self.seen(turn, direction, frame, head, exchange));
+                    evaluation
+                        .emit_member(&self.seen(evaluation, direction, frame, head, exchange));
                 }
                 return;
             }
         };
-        let (head, exchange) = self.observe(turn, direction, message, frame.bytes);
-        turn.tell_message(&self.seen(turn, direction, frame, &head, &exchange));
+        let (head, exchange) = self.observe(evaluation, direction, message, frame.bytes);
+        evaluation.emit_message(&self.seen(evaluation, direction, frame, &head, &exchange));
     }
 
     /// Gives a message its place in the session, and judges it; `bytes` is the frame that contains it.
     fn observe<'a>(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         message: Result<Parsed<'a>, Malformed>,
         bytes: &[u8],
@@ -102,19 +115,21 @@ impl SessionState {
         let parsed = match message {
             Ok(parsed) => parsed,
             Err(malformed) => {
-                self.report_invalid(turn, direction, malformed.as_str(), bytes);
+                self.report_invalid(evaluation, direction, malformed.as_str(), bytes);
                 return (Head::invalid(malformed), Exchange::default());
             }
         };
-        let observed = self.session.observe(direction, &parsed.message, turn.time);
-        self.judge_message(turn, direction, &parsed, &observed, bytes);
+        let observed = self
+            .session
+            .observe(direction, &parsed.message, evaluation.time);
+        self.judge_message(evaluation, direction, &parsed, &observed, bytes);
         (Head::of(parsed), observed.exchange)
     }
 
     /// A message in a frame.
     fn seen<'a>(
         &'a self,
-        turn: &Turn<'_>,
+        evaluation: &Evaluation<'_>,
         direction: Direction,
         frame: &Frame<'a>,
         head: &'a Head<'a>,
@@ -123,7 +138,7 @@ impl SessionState {
         MessageSeen {
             session: &self.info,
             frame: FrameInfo {
-                time: turn.time,
+                time: evaluation.time,
                 direction,
                 position: frame.position,
                 sequence: self.session.messages(),

@@ -2,10 +2,10 @@
 
 use mcpinspect_core::model::Timestamp;
 
+use super::evaluation::Evaluation;
 use super::output::Overdue;
 use super::sanitise;
 use super::state::SessionState;
-use super::turn::Turn;
 use crate::event::Event;
 use crate::event::body::CallHung;
 
@@ -32,8 +32,8 @@ impl SessionState {
     }
 
     /// Reports an overdue call, unless there were too many recently.
-    pub(super) fn report_overdue(&mut self, turn: &mut Turn<'_>, overdue: &Overdue) {
-        if let Some(suppressed) = self.hung.pass(turn.time) {
+    pub(super) fn report_overdue(&mut self, evaluation: &mut Evaluation<'_>, overdue: &Overdue) {
+        if let Some(suppressed) = self.hung.pass(evaluation.time) {
             let body = CallHung {
                 direction: overdue.direction,
                 method: sanitise::name(&overdue.method),
@@ -42,9 +42,9 @@ impl SessionState {
                 progress: overdue.progress,
                 suppressed,
             };
-            turn.report(Event::new(turn.time, self.subject(), body));
+            evaluation.report(Event::new(evaluation.time, self.subject(), body));
         }
-        turn.tell_overdue(overdue);
-        turn.tell();
+        evaluation.emit_overdue(overdue);
+        evaluation.flush();
     }
 }

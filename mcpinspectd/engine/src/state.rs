@@ -9,10 +9,10 @@ use mcpinspect_judge::detect::{SessionContext, Verdict};
 use mcpinspect_judge::registry::{Owner, ServerOf};
 
 use super::definitions::Definitions;
+use super::evaluation::Evaluation;
 use super::limits::Limits;
 use super::output::SessionInfo;
 use super::throttle::Throttle;
-use super::turn::Turn;
 use crate::event::body::{CaptureGap, Detected};
 use crate::event::{Event, Subject};
 
@@ -110,7 +110,7 @@ impl SessionState {
     /// Counts lost bytes, and reports them.
     pub(super) fn lost(
         &mut self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         direction: Direction,
         position: u64,
         bytes_lost: u64,
@@ -124,17 +124,17 @@ impl SessionState {
             position,
             reason,
         };
-        turn.report(Event::new(turn.time, self.subject(), body));
+        evaluation.report(Event::new(evaluation.time, self.subject(), body));
     }
 
     /// Reports what detection found, grouped by category.
     pub(super) fn report_findings(
         &self,
-        turn: &mut Turn<'_>,
+        evaluation: &mut Evaluation<'_>,
         verdict: &Verdict,
         tool: Option<&str>,
     ) {
-        turn.raise(verdict.action);
+        evaluation.raise(verdict.action);
         if verdict.action == Action::None {
             return;
         }
@@ -153,7 +153,7 @@ impl SessionState {
             }
         }
         for finding in findings {
-            turn.report(Event::new(turn.time, self.subject(), finding));
+            evaluation.report(Event::new(evaluation.time, self.subject(), finding));
         }
     }
 }

@@ -302,9 +302,9 @@ fn named(name: &str) -> ServerIdentity {
     }
 }
 
-/// How far a direction of a session was told.
+/// How far a direction of a session was reported.
 #[derive(Default)]
-struct Told {
+struct Progress {
     next: Option<u64>,
     bytes: u64,
 }
@@ -313,7 +313,7 @@ struct Told {
 struct Checked {
     world: Rc<RefCell<World>>,
     engine: Engine,
-    told: HashMap<(SessionId, Direction), Told>,
+    progress: HashMap<(SessionId, Direction), Progress>,
     open: HashMap<SessionId, ()>,
     ended: Ended,
 }
@@ -333,13 +333,13 @@ impl OutputSink for Ended {
 
 impl Checked {
     fn follows(&mut self, session: &SessionId, direction: Direction, position: u64, length: u64) {
-        let told = self.told.entry((session.clone(), direction)).or_default();
+        let progress = self.progress.entry((session.clone(), direction)).or_default();
         assert!(
-            told.next.is_none_or(|next| next == position),
+            progress.next.is_none_or(|next| next == position),
             "{direction:?}: {position} after {:?}",
-            told.next
+            progress.next
         );
-        told.next = Some(position + length);
+        progress.next = Some(position + length);
     }
 }
 
@@ -361,8 +361,8 @@ impl InputSink for Checked {
                 ..
             } => {
                 self.follows(session, *direction, *position, bytes.len() as u64);
-                let told = self.told.entry((session.clone().into_owned(), *direction));
-                told.or_default().bytes += bytes.len() as u64;
+                let progress = self.progress.entry((session.clone().into_owned(), *direction));
+                progress.or_default().bytes += bytes.len() as u64;
                 let world = self.world.borrow();
                 let from = usize::try_from(*position).unwrap_or(usize::MAX);
                 let was_there = |pipe: &Pipe| {
@@ -424,7 +424,7 @@ impl Run {
             checked: Checked {
                 world: Rc::clone(&world),
                 engine,
-                told: HashMap::new(),
+                progress: HashMap::new(),
                 open: HashMap::new(),
                 ended: Ended::default(),
             },
@@ -547,7 +547,7 @@ impl Run {
         assert!(self.checked.open.is_empty());
         for (session, bytes) in &self.checked.ended.0 {
             let told = |direction| {
-                let told = self.checked.told.get(&(session.clone(), direction));
+                let told = self.checked.progress.get(&(session.clone(), direction));
                 told.map_or(0, |told| told.bytes)
             };
             let all = told(Direction::ClientToServer) + told(Direction::ServerToClient);

@@ -36,7 +36,7 @@ pub(super) enum Entry {
 
 /// The end of a path.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ResolvedPath {
     /// The path of the directory that contains it, from the root and without links.
     pub(super) directory: String,
     /// Whether links were followed on the way.
@@ -81,7 +81,7 @@ pub(super) fn walk(
     path: &str,
     last: LastLink,
     budget: &Budget,
-) -> Option<Found> {
+) -> Option<ResolvedPath> {
     let mut rest = path.strip_prefix('/').map(components)?;
     let top = fstat(root).ok()?;
     let mut inside: Vec<Directory> = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn walk(
                 let target = readlinkat(&handle, "", Vec::new()).ok()?;
                 let target = target.into_string().ok()?;
                 if is_last && last == LastLink::Keep {
-                    return Some(found(&inside, links > 0, Entry::Link(target)));
+                    return Some(resolved(&inside, links > 0, Entry::Link(target)));
                 }
                 links += 1;
                 if links > MAX_LINKS {
@@ -132,7 +132,7 @@ pub(super) fn walk(
                     return None;
                 }
                 let file = FoundFile::new(handle)?;
-                return Some(found(&inside, links > 0, Entry::File(file)));
+                return Some(resolved(&inside, links > 0, Entry::File(file)));
             }
             _ => return None,
         }
@@ -145,7 +145,7 @@ pub(super) fn walk(
         return None;
     }
     let entry = Entry::Directory(directory.try_clone_to_owned().ok()?);
-    Some(found(&inside, links > 0, entry))
+    Some(resolved(&inside, links > 0, entry))
 }
 
 fn innermost<'a>(
@@ -169,10 +169,10 @@ fn entry(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
     openat(directory, name, flags, Mode::empty()).ok()
 }
 
-fn found(inside: &[Directory], followed: bool, entry: Entry) -> Found {
+fn resolved(inside: &[Directory], followed: bool, entry: Entry) -> ResolvedPath {
     let names = inside.iter().map(|directory| directory.name.as_str());
     let directory = format!("/{}", names.collect::<Vec<_>>().join("/"));
-    Found {
+    ResolvedPath {
         directory,
         followed,
         entry,

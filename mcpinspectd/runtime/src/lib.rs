@@ -6,8 +6,8 @@
 //! Read [`queue`] first: every arrow between two threads is one of these, with a bound and a counter.
 
 pub mod backoff;
-pub mod bell;
 pub mod files;
+pub mod notifier;
 pub mod priority;
 pub mod privileges;
 pub mod queue;

@@ -74,7 +74,7 @@ const BESIDE: usize = 24 << 20;
 
 /// What came out, in numbers: keeping it would cost memory.
 #[derive(Default)]
-struct Told {
+struct OutputCounts {
     messages: usize,
     invalid: usize,
     lost: usize,
@@ -83,7 +83,7 @@ struct Told {
     findings: usize,
 }
 
-impl OutputSink for Told {
+impl OutputSink for OutputCounts {
     fn output(&mut self, output: Output<'_>) {
         match output {
             Output::Message(message) => {
@@ -114,42 +114,45 @@ struct Shape {
 }
 
 /// An engine with everything plugged in, and one session.
-struct Whole {
+struct Fixture {
     engine: Engine,
-    told: Told,
+    counts: OutputCounts,
     script: Script,
     _folder: tempfile::TempDir,
 }
 
-impl Whole {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry::open(&folder.path().join("registry.db")).unwrap();
         let rules = Arc::new(ActiveRules::new(WeightedRules::builtin()));
         let detector = Box::new(RuntimeDetector::new(rules));
-        let mut whole = Self {
+        let mut fixture = Self {
             engine: Engine::new(Limits::default(), registry, detector),
-            told: Told::default(),
+            counts: OutputCounts::default(),
             script: Script::new("server"),
             _folder: folder,
         };
-        whole.engine.handle(whole.script.start(), &mut whole.told);
+        fixture
+            .engine
+            .handle(fixture.script.start(), &mut fixture.counts);
         for line in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_mail"}}"#,
             r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
             r#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#,
             r#"{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"file:///x"}}"#,
         ] {
-            whole
-                .engine
-                .handle(whole.script.line(ClientToServer, line), &mut whole.told);
+            fixture.engine.handle(
+                fixture.script.line(ClientToServer, line),
+                &mut fixture.counts,
+            );
         }
-        whole
+        fixture
     }
 
     fn bytes(&mut self, direction: Direction, bytes: &[u8]) {
         let input = self.script.bytes(direction, bytes);
-        self.engine.handle(input, &mut self.told);
+        self.engine.handle(input, &mut self.counts);
         self.script.wait(1000);
     }
 
@@ -396,14 +399,14 @@ fn shapes() -> Vec<Shape> {
 }
 
 /// What a message costs beside its own bytes, how long it takes, and what is reported of it.
-fn measure(shape: &Shape, size: usize) -> (usize, Duration, Told) {
-    let mut whole = Whole::new();
+fn measure(shape: &Shape, size: usize) -> (usize, Duration, OutputCounts) {
+    let mut fixture = Fixture::new();
     let before = IN_USE.load(Relaxed);
     MOST.store(before, Relaxed);
     let started = Instant::now();
-    whole.send(shape, size);
+    fixture.send(shape, size);
     let most = MOST.load(Relaxed) - before;
-    (most.saturating_sub(size), started.elapsed(), whole.told)
+    (most.saturating_sub(size), started.elapsed(), fixture.counts)
 }
 
 /// The shapes that `MESSAGE_SHAPES` names a part of, or all.
@@ -419,18 +422,18 @@ fn no_message_costs_more_than_its_bytes_and_a_fixed_amount() {
     let _alone = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut failed = Vec::new();
     for shape in wanted() {
-        let (beside, time, told) = measure(&shape, MESSAGE);
+        let (beside, time, counts) = measure(&shape, MESSAGE);
         println!(
             "{:<42} {:>6} KiB beside, {:>6} ms, {} messages, {} cut, {} findings, {} lost",
             shape.name,
             beside >> 10,
             time.as_millis(),
-            told.messages,
-            told.cut,
-            told.findings,
-            told.lost,
+            counts.messages,
+            counts.cut,
+            counts.findings,
+            counts.lost,
         );
-        assert_eq!((told.messages, told.lost), (5, 0), "{}", shape.name);
+        assert_eq!((counts.messages, counts.lost), (5, 0), "{}", shape.name);
         if beside > BESIDE {
             failed.push(format!("{}: {} KiB", shape.name, beside >> 10));
         }
@@ -443,7 +446,7 @@ fn no_message_costs_more_than_its_bytes_and_a_fixed_amount() {
 #[test]
 fn unfinished_messages_of_all_sessions_cost_what_one_may() {
     let _alone = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut whole = Whole::new();
+    let mut fixture = Fixture::new();
     let before = IN_USE.load(Relaxed);
     MOST.store(before, Relaxed);
     let piece = vec![b'x'; 64 << 10];
@@ -451,12 +454,12 @@ fn unfinished_messages_of_all_sessions_cost_what_one_may() {
         .map(|n| Script::new("server").session(&format!("session-{n}")))
         .collect();
     for script in &scripts {
-        whole.engine.handle(script.start(), &mut whole.told);
+        fixture.engine.handle(script.start(), &mut fixture.counts);
     }
     for _ in 0..128 {
         for script in &mut scripts {
             let input = script.bytes(ServerToClient, &piece);
-            whole.engine.handle(input, &mut whole.told);
+            fixture.engine.handle(input, &mut fixture.counts);
         }
     }
     let most = MOST.load(Relaxed) - before;
@@ -464,20 +467,24 @@ fn unfinished_messages_of_all_sessions_cost_what_one_may() {
     assert!(most < 84 << 20, "{} KiB", most >> 10);
     for script in &mut scripts {
         let input = script.bytes(ServerToClient, b"\n");
-        whole.engine.handle(input, &mut whole.told);
+        fixture.engine.handle(input, &mut fixture.counts);
     }
-    assert!(whole.told.lost >= 90, "{} given up", whole.told.lost);
+    assert!(
+        fixture.counts.lost >= 90,
+        "{} given up",
+        fixture.counts.lost
+    );
 }
 
 /// A definition is compared with its pin to the last byte, whatever its size.
 #[test]
 fn a_rug_pull_at_the_end_of_a_huge_definition_shows() {
     let _alone = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut whole = Whole::new();
+    let mut fixture = Fixture::new();
     for (last, changed) in [("read", 0), ("read", 0), ("send", 1)] {
         let ask = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
-        let input = whole.script.line(ClientToServer, ask);
-        whole.engine.handle(input, &mut whole.told);
+        let input = fixture.script.line(ClientToServer, ask);
+        fixture.engine.handle(input, &mut fixture.counts);
         let listing = shape(
             "",
             ServerToClient,
@@ -485,12 +492,12 @@ fn a_rug_pull_at_the_end_of_a_huge_definition_shows() {
             |_, out| out.extend_from_slice(b"{},"),
             format!(r#"0]}},"description":"Will {last}."}}]}}}}"#),
         );
-        whole.send(&listing, 16 << 20);
+        fixture.send(&listing, 16 << 20);
         assert_eq!(
-            (whole.told.changed, whole.told.lost),
+            (fixture.counts.changed, fixture.counts.lost),
             (changed, 0),
             "{last}"
         );
     }
-    assert!(whole.told.cut > 0, "what was not examined is said");
+    assert!(fixture.counts.cut > 0, "what was not examined is said");
 }

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use mcpinspect_core::model::Timestamp;
 use mcpinspect_core::text::redact;
-use mcpinspect_engine::recall::Raw;
+use mcpinspect_engine::history::Raw;
 use regex::Regex;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};

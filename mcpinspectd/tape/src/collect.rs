@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use mcpinspect_core::model::{SessionStart, Transport};
 use mcpinspect_engine::event::Body;
-use mcpinspect_engine::recall::Raw;
+use mcpinspect_engine::history::Raw;
 use mcpinspect_engine::{MessageSeen, Output, OutputSink};
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -27,7 +27,7 @@ pub mod write;
 use std::collections::BTreeMap;
 
 use mcpinspect_core::model::{Direction, EndReason, Transport};
-use mcpinspect_engine::recall::Raw;
+use mcpinspect_engine::history::Raw;
 use serde::{Deserialize, Serialize};
 
 /// The format's name.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use mcpinspect_core::model::{Direction, EndReason, Transport};
-use mcpinspect_engine::recall::{RecordedMessage, RecordedSession};
+use mcpinspect_engine::history::{RecordedMessage, RecordedSession};
 use serde::Serialize;
 
 use super::{Entry, FORMAT, Header, VERSION};

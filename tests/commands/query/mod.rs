@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use mcpinspect_engine::answer::{Answer, Code, Queries as _, QueryError};
-use mcpinspect_engine::recall::Viewer;
+use mcpinspect_engine::history::Viewer;
 use mcpinspect_store::query::Worker;
 use rusqlite::Connection;
 use serde_json::{Value, json};

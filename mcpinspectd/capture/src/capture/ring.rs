@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use aya::maps::{MapData, RingBuf};
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_runtime::priority::Priority;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -138,12 +138,12 @@ struct Stop {
     event: EventFd,
 }
 
-/// Starts the thread that empties `ring`, and rings `bell` for each batch. After [`Drain::stop`] the
+/// Starts the thread that empties `ring`, and calls `notifier` for each batch. After [`Drain::stop`] the
 /// channel closes once the ring is empty.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(ring: Ring, bell: Bell) -> std::io::Result<(Drain, Receiver<Batch>)> {
+pub fn start(ring: Ring, notifier: Notifier) -> std::io::Result<(Drain, Receiver<Batch>)> {
     let stop = Arc::new(Stop {
         requested: AtomicBool::new(false),
         event: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
@@ -154,7 +154,7 @@ pub fn start(ring: Ring, bell: Bell) -> std::io::Result<(Drain, Receiver<Batch>)
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name("drain".into())
-        .spawn(move || drain(ring, &wakeups, &sender, &bell, &stopped))?;
+        .spawn(move || drain(ring, &wakeups, &sender, &notifier, &stopped))?;
     Ok((Drain { stop, thread }, receiver))
 }
 
@@ -175,7 +175,13 @@ impl Drain {
     }
 }
 
-fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &Sender<Batch>, bell: &Bell, stop: &Stop) {
+fn drain(
+    mut ring: Ring,
+    wakeups: &Wakeups,
+    sender: &Sender<Batch>,
+    notifier: &Notifier,
+    stop: &Stop,
+) {
     Priority::Ring.claim();
     let backlog = Arc::new(Backlog::default());
     let mut batch = Vec::new();
@@ -197,7 +203,7 @@ fn drain(mut ring: Ring, wakeups: &Wakeups, sender: &Sender<Batch>, bell: &Bell,
             {
                 return;
             }
-            bell.ring();
+            notifier.notify();
         } else {
             wakeups.wait(LOOK_AGAIN);
         }

@@ -15,36 +15,36 @@ const ROUNDING: u64 = 32;
 const INSTRUCTION: usize = 8;
 
 /// A function: the number of its section, and where it begins there.
-type Place = (usize, u64);
+type FunctionAddress = (usize, u64);
 
 /// What a function uses, and what it calls.
 #[derive(Debug, Default)]
 struct Function {
     name: String,
     depth: u64,
-    calls: BTreeSet<Place>,
+    calls: BTreeSet<FunctionAddress>,
 }
 
 /// All functions of an object.
-fn functions(object: &[u8]) -> BTreeMap<Place, Function> {
+fn functions(object: &[u8]) -> BTreeMap<FunctionAddress, Function> {
     let file = object::File::parse(object).unwrap();
-    let bounds: BTreeMap<Place, u64> = file
+    let bounds: BTreeMap<FunctionAddress, u64> = file
         .symbols()
         .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0)
         .filter_map(|symbol| Some(((symbol.section_index()?.0, symbol.address()), symbol.size())))
         .collect();
     let text = file.section_by_name(".text").unwrap().index().0;
     let around = |section: usize, at: u64| {
-        let (place, size) = bounds.range(..=(section, at)).next_back()?;
-        (place.0 == section && at < place.1 + size).then_some(*place)
+        let (address, size) = bounds.range(..=(section, at)).next_back()?;
+        (address.0 == section && at < address.1 + size).then_some(*address)
     };
     let mut found = BTreeMap::new();
     for symbol in file.symbols() {
         let Some(section) = symbol.section_index() else {
             continue;
         };
-        let place = (section.0, symbol.address());
-        let Some(size) = bounds.get(&place) else {
+        let address = (section.0, symbol.address());
+        let Some(size) = bounds.get(&address) else {
             continue;
         };
         let section = file.section_by_index(section).unwrap();
@@ -66,14 +66,14 @@ fn functions(object: &[u8]) -> BTreeMap<Place, Function> {
             }
             _ => None,
         };
-        let code = section.data_range(place.1, *size).unwrap().unwrap();
+        let code = section.data_range(address.1, *size).unwrap().unwrap();
         let mut function = Function {
             name: symbol.name().unwrap().to_owned(),
             ..Function::default()
         };
         let mut copies = BTreeSet::new();
         for (index, instruction) in code.chunks_exact(INSTRUCTION).enumerate() {
-            let at = place.1 + (index * INSTRUCTION) as u64;
+            let at = address.1 + (index * INSTRUCTION) as u64;
             let (operation, registers) = (instruction[0], instruction[1]);
             let (to, from) = (registers & 0xf, registers >> 4);
             let offset = i64::from(i16::from_le_bytes([instruction[2], instruction[3]]));
@@ -99,7 +99,7 @@ fn functions(object: &[u8]) -> BTreeMap<Place, Function> {
                         .wrapping_add(INSTRUCTION as u64)
                         .wrapping_add_signed(i64::from(immediate) * INSTRUCTION as i64);
                     let from_section = ((i64::from(immediate) + 1) * INSTRUCTION as i64) as u64;
-                    let called = target(at, from_section).or_else(|| around(place.0, near));
+                    let called = target(at, from_section).or_else(|| around(address.0, near));
                     function.calls.extend(called);
                 }
                 // The address of a callback.
@@ -107,24 +107,27 @@ fn functions(object: &[u8]) -> BTreeMap<Place, Function> {
                     let called = target(at, u64::from(immediate.unsigned_abs()));
                     function
                         .calls
-                        .extend(called.filter(|place| place.0 == text));
+                        .extend(called.filter(|address| address.0 == text));
                 }
                 _ => {}
             }
             function.depth = function.depth.max(depth);
         }
-        found.insert(place, function);
+        found.insert(address, function);
     }
     found
 }
 
 /// The deepest chain of calls from a function, and its depth.
-fn deepest(place: Place, all: &BTreeMap<Place, Function>) -> (u64, Vec<String>) {
-    let Some(function) = all.get(&place) else {
+fn deepest(
+    address: FunctionAddress,
+    all: &BTreeMap<FunctionAddress, Function>,
+) -> (u64, Vec<String>) {
+    let Some(function) = all.get(&address) else {
         return (0, Vec::new());
     };
     let own = function.depth.max(1).next_multiple_of(ROUNDING);
-    let calls = function.calls.iter().filter(|called| **called != place);
+    let calls = function.calls.iter().filter(|called| **called != address);
     let (below, mut chain) = calls
         .map(|called| deepest(*called, all))
         .max_by_key(|(depth, _)| *depth)
@@ -139,7 +142,7 @@ fn every_chain_of_calls_fits_the_stack() {
     let all = functions(super::probes::OBJECT);
     let calls: usize = all.values().map(|function| function.calls.len()).sum();
     assert!(calls > 20, "callbacks are found");
-    let depths = all.keys().map(|place| deepest(*place, &all));
+    let depths = all.keys().map(|address| deepest(*address, &all));
     let (depth, chain) = depths.max_by_key(|(depth, _)| *depth).unwrap();
     assert!(depth > 256, "depths are counted: {depth}");
     assert!(depth <= STACK, "{depth} bytes: {chain:#?}");

@@ -1,10 +1,10 @@
 //! Probes in TLS libraries: which functions they belong at, and attaching them to a file.
 //!
 //! There are four programs for libraries: one for the start of a function, and three for its end, depending on
-//! what it did. Programs in Go have three others, see [`crate::golang`]: their ends are plain places, like starts.
+//! what it did. Programs in Go have three others, see [`crate::golang`]: their ends are plain locations, like starts.
 //! A cookie tells the programs more about the function. They are loaded once, at startup. Each is attached to
-//! places in a file, by which the kernel finds them in the chosen process, or in every one that has mapped it.
-//! If the kernel can do that with one link for all places (`uprobe_multi`), it does.
+//! locations in a file, by which the kernel finds them in the chosen process, or in every one that has mapped it.
+//! If the kernel can do that with one link for all locations (`uprobe_multi`), it does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,18 +21,18 @@ use mcpinspect_core::model::{BootTime, Pid};
 use super::clock::BootClock;
 use super::error::ProbeError;
 use super::object::{map, program};
-use super::uprobe_multi::{self, Kind, MultiProgram, Place, SharedMaps};
+use super::uprobe_multi::{self, Kind, MultiProgram, ProbeLocation, SharedMaps};
 use crate::golang;
 
 /// The programs, in the order of attaching: those that create an object come last.
 const PROGRAMS: [(&str, Kind); 7] = [
-    ("tls_enter", Kind::AtPlace),
+    ("tls_enter", Kind::AtOffset),
     ("tls_read", Kind::AtReturn),
     ("tls_written", Kind::AtReturn),
     ("tls_made", Kind::AtReturn),
-    ("go_read", Kind::AtPlace),
-    ("go_written", Kind::AtPlace),
-    ("go_enter", Kind::AtPlace),
+    ("go_read", Kind::AtOffset),
+    ("go_written", Kind::AtOffset),
+    ("go_enter", Kind::AtOffset),
 ];
 
 /// A function, and what a call and a return of it mean.
@@ -97,7 +97,7 @@ impl TlsFunctions {
 
 /// The programs.
 pub struct TlsProbes {
-    way: Way,
+    attachment: Attachment,
     /// Inode numbers of programs that contain a library: the probes report when one is executed.
     programs: HashMap<MapData, u64, u8>,
     /// By process: when it got its first probes, and its last; in nanoseconds since boot.
@@ -111,8 +111,8 @@ pub struct TlsProbes {
 }
 
 /// How they are attached.
-enum Way {
-    /// Each to all its places at once.
+enum Attachment {
+    /// Each to all its locations at once.
     Together(Vec<MultiProgram>),
     /// One by one.
     Singly(Arc<Mutex<Ebpf>>),
@@ -177,10 +177,10 @@ impl TlsLoader {
     /// # Errors
     /// The kernel refuses them.
     pub fn load(self) -> Result<TlsProbes, ProbeError> {
-        let way = match self.maps.shared {
+        let attachment = match self.maps.shared {
             Some(maps) => {
                 let programs = uprobe_multi::load(self.object, &maps, &PROGRAMS);
-                Way::Together(programs.map_err(ProbeError::Tls)?)
+                Attachment::Together(programs.map_err(ProbeError::Tls)?)
             }
             None => {
                 for (name, _) in PROGRAMS {
@@ -191,11 +191,11 @@ impl TlsLoader {
                         .load()
                         .map_err(|error| ProbeError::refused(name, error))?;
                 }
-                Way::Singly(self.loaded)
+                Attachment::Singly(self.loaded)
             }
         };
         Ok(TlsProbes {
-            way,
+            attachment,
             programs: self.maps.programs,
             attached: self.maps.attached,
             paces: self.maps.paces,
@@ -208,7 +208,7 @@ impl TlsLoader {
 impl TlsProbes {
     /// Whether attaching takes privileges.
     pub fn is_privileged(&self) -> bool {
-        matches!(self.way, Way::Singly(_))
+        matches!(self.attachment, Attachment::Singly(_))
     }
 
     /// Attaches the programs to a file's functions: for one process, or for all.
@@ -222,28 +222,30 @@ impl TlsProbes {
         functions: &TlsFunctions,
     ) -> Result<Attached, ProbeError> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let [enter, read, written, made] = places_by_name(functions);
+        let [enter, read, written, made] = locations_by_name(functions);
         let [go_read, go_written, go_enter] =
-            functions.go.as_ref().map(go_places).unwrap_or_default();
-        let places = [enter, read, written, made, go_read, go_written, go_enter];
+            functions.go.as_ref().map(go_locations).unwrap_or_default();
+        let locations = [enter, read, written, made, go_read, go_written, go_enter];
         let mut attached = Attached {
             links: Vec::new(),
             single: Vec::new(),
         };
-        match &self.way {
-            Way::Together(programs) => {
-                let wanted = programs.iter().zip(&places);
-                for (program, places) in wanted.filter(|(_, places)| !places.is_empty()) {
-                    attached.links.push(program.attach(&path, places, process)?);
+        match &self.attachment {
+            Attachment::Together(programs) => {
+                let wanted = programs.iter().zip(&locations);
+                for (program, locations) in wanted.filter(|(_, locations)| !locations.is_empty()) {
+                    attached
+                        .links
+                        .push(program.attach(&path, locations, process)?);
                 }
             }
-            Way::Singly(object) => {
-                for ((name, _), places) in PROGRAMS.into_iter().zip(places) {
-                    for place in places {
+            Attachment::Singly(object) => {
+                for ((name, _), locations) in PROGRAMS.into_iter().zip(locations) {
+                    for location in locations {
                         // No longer than that: the pipeline uses the object too.
                         let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
                         let probe: &mut UProbe = program(&mut object, name)?;
-                        let link = attach_one(probe, name, &path, place, process)?;
+                        let link = attach_one(probe, name, &path, location, process)?;
                         attached.single.push(link);
                     }
                 }
@@ -303,21 +305,21 @@ impl TlsProbes {
 }
 
 /// Where the programs for libraries belong.
-fn places_by_name(functions: &TlsFunctions) -> [Vec<Place>; 4] {
-    let places = |kind: &dyn Fn(&Function) -> Option<u64>| {
-        let places = FUNCTIONS.iter().filter_map(|function| {
-            Some(Place {
+fn locations_by_name(functions: &TlsFunctions) -> [Vec<ProbeLocation>; 4] {
+    let locations = |kind: &dyn Fn(&Function) -> Option<u64>| {
+        let locations = FUNCTIONS.iter().filter_map(|function| {
+            Some(ProbeLocation {
                 offset: *functions.named.get(function.0)?,
                 cookie: kind(function)?,
             })
         });
-        places.collect::<Vec<_>>()
+        locations.collect::<Vec<_>>()
     };
     let exits = |at: fn(TlsExit) -> bool| {
-        places(&|(_, _, exit)| exit.filter(|exit| at(*exit)).map(|exit| exit as u64))
+        locations(&|(_, _, exit)| exit.filter(|exit| at(*exit)).map(|exit| exit as u64))
     };
     [
-        places(&|(_, entry, _)| entry.map(|entry| entry as u64)),
+        locations(&|(_, entry, _)| entry.map(|entry| entry as u64)),
         exits(|exit| exit == TlsExit::Read),
         exits(|exit| exit == TlsExit::Written),
         exits(|exit| !matches!(exit, TlsExit::Read | TlsExit::Written)),
@@ -326,15 +328,15 @@ fn places_by_name(functions: &TlsFunctions) -> [Vec<Place>; 4] {
 
 /// Where the programs for Go belong: the ends of reading calls, those of writing calls, and starts. What
 /// begins a connection comes last, as its bytes are counted from then on.
-fn go_places(functions: &golang::TlsFunctions) -> [Vec<Place>; 3] {
-    let place = |cookie: u64| {
-        move |offset: &u64| Place {
+fn go_locations(functions: &golang::TlsFunctions) -> [Vec<ProbeLocation>; 3] {
+    let location = |cookie: u64| {
+        move |offset: &u64| ProbeLocation {
             offset: *offset,
             cookie,
         }
     };
-    let entry = |kind: GoEntry| place(kind as u64);
-    let ends = |function: &golang::Function| function.returns.iter().map(place(0)).collect();
+    let entry = |kind: GoEntry| location(kind as u64);
+    let ends = |function: &golang::Function| function.returns.iter().map(location(0)).collect();
     let calls = [
         entry(GoEntry::Reads)(&functions.read.entry),
         entry(GoEntry::Writes)(&functions.write.entry),
@@ -351,12 +353,12 @@ fn attach_one(
     probe: &mut UProbe,
     name: &'static str,
     path: &str,
-    place: Place,
+    location: ProbeLocation,
     process: Option<Pid>,
 ) -> Result<UProbeLink, ProbeError> {
     let point = UProbeAttachPoint {
-        location: UProbeAttachLocation::AbsoluteOffset(place.offset),
-        cookie: Some(place.cookie),
+        location: UProbeAttachLocation::AbsoluteOffset(location.offset),
+        cookie: Some(location.cookie),
     };
     let process = process.and_then(|pid| std::num::NonZeroU32::new(pid.0));
     let scope = process.map_or(UProbeScope::AllProcesses, UProbeScope::OneProcess);

@@ -1,8 +1,8 @@
-//! Programs at many places of a file through one link, for one process or for all: the kernel's "uprobe_multi".
+//! Programs at many locations of a file through one link, for one process or for all: the kernel's "uprobe_multi".
 //!
 //! A probe of the older kind takes two descriptors, needs `CAP_SYS_ADMIN` since Linux 6.16, and is removed
 //! under a lock shared by all of them, after two grace periods: 90 ms each, so a daemon that has
-//! attached ten to each of thirty processes takes half a minute to end. A link of this kind has all places of
+//! attached ten to each of thirty processes takes half a minute to end. A link of this kind has all locations of
 //! a program, and a process that holds the program can create one without any capability.
 //!
 //! aya can neither load nor attach programs of this kind, so both are done here; aya still reads and relocates
@@ -60,15 +60,15 @@ pub(super) struct MultiProgram {
 /// When a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Before the instruction at its place.
-    AtPlace,
-    /// When the function that begins at its place returns.
+    /// Before the instruction at its location.
+    AtOffset,
+    /// When the function that begins at its location returns.
     AtReturn,
 }
 
-/// A place in a file, and the value passed to the program there.
+/// A location in a file, and the value passed to the program there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ProbeLocation {
     /// Its offset from the start of the file, in bytes.
     pub(super) offset: u64,
     /// The value passed to the program.
@@ -122,18 +122,18 @@ pub(super) fn load(
 }
 
 impl MultiProgram {
-    /// Attaches it to places in the file at `path`, for one process or for all.
+    /// Attaches it to locations in the file at `path`, for one process or for all.
     ///
     /// # Errors
     /// The kernel refuses, or the process is gone.
     pub(super) fn attach(
         &self,
         path: &str,
-        places: &[Place],
+        locations: &[ProbeLocation],
         process: Option<Pid>,
     ) -> io::Result<OwnedFd> {
         let pid = process.map_or(0, |pid| pid.0);
-        link(&self.program, path, places, self.kind, pid)
+        link(&self.program, path, locations, self.kind, pid)
     }
 }
 
@@ -161,11 +161,11 @@ pub fn is_supported() -> bool {
         return false;
     };
     let refusal = |pid| {
-        let place = Place {
+        let location = ProbeLocation {
             offset: 0,
             cookie: 0,
         };
-        let refused = link(&program, "/", &[place], Kind::AtPlace, pid).err()?;
+        let refused = link(&program, "/", &[location], Kind::AtOffset, pid).err()?;
         refused.raw_os_error()
     };
     // The root directory is not a program. A kernel without these links returns another error; so does one
@@ -243,13 +243,13 @@ fn load_program(object: &Object, name: &str, types: Option<&OwnedFd>) -> io::Res
 fn link(
     program: &OwnedFd,
     path: &str,
-    places: &[Place],
+    locations: &[ProbeLocation],
     kind: Kind,
     pid: u32,
 ) -> io::Result<OwnedFd> {
     let path = CString::new(path)?;
-    let offsets: Vec<u64> = places.iter().map(|place| place.offset).collect();
-    let cookies: Vec<u64> = places.iter().map(|place| place.cookie).collect();
+    let offsets: Vec<u64> = locations.iter().map(|location| location.offset).collect();
+    let cookies: Vec<u64> = locations.iter().map(|location| location.cookie).collect();
     let mut attr = zeroed();
     // SAFETY: all bit patterns of this variant are valid.
     let create = unsafe { &mut attr.link_create };
@@ -260,9 +260,9 @@ fn link(
     multi.path = path.as_ptr() as u64;
     multi.offsets = offsets.as_ptr() as u64;
     multi.cookies = cookies.as_ptr() as u64;
-    multi.cnt = length(places);
+    multi.cnt = length(locations);
     multi.flags = match kind {
-        Kind::AtPlace => 0,
+        Kind::AtOffset => 0,
         Kind::AtReturn => BPF_F_UPROBE_MULTI_RETURN,
     };
     multi.pid = pid;

@@ -13,17 +13,17 @@ use super::flow::{Flow, SessionIndex};
 use super::session::TrackedSession;
 use super::step::Step;
 use super::stream::{Skipped, StreamState};
-use super::streams::Kept;
+use super::streams::RetainedStream;
 use crate::capture::Origin;
 
-/// What was kept of a stream that has just become one direction of a session.
+/// What was retained of a stream that has just become one direction of a session.
 pub struct Bound {
     key: EndpointKey,
     direction: Direction,
-    kept: Kept,
+    retained: RetainedStream,
 }
 
-/// Makes an undecided stream one direction of a session. What was kept of it is passed on by
+/// Makes an undecided stream one direction of a session. What was retained of it is passed on by
 /// [`catch_up`].
 pub fn bind(
     step: &mut Step<'_>,
@@ -37,28 +37,28 @@ pub fn bind(
         session = index,
         "part of a session"
     );
-    let kept = step.traffic.streams.bind(key, index, direction)?;
+    let retained = step.traffic.streams.bind(key, index, direction)?;
     if let Some(session) = step.traffic.sessions.get_mut(index) {
-        session.attach(key, direction, kept.joined);
-        session.suspicions.extend(kept.suspicion);
+        session.attach(key, direction, retained.joined);
+        session.suspicions.extend(retained.suspicion);
     }
     Some(Bound {
         key,
         direction,
-        kept,
+        retained,
     })
 }
 
-/// Passes on what was kept of the streams of one session, in the order of arrival.
+/// Passes on what was retained of the streams of one session, in the order of arrival.
 pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: BootTime) {
     blind_spots::report_suspicions(step, index, now);
-    for Bound { key, kept, .. } in bound {
+    for Bound { key, retained, .. } in bound {
         if step.settings.compare_ends {
-            compare_ends(step, *key, kept.joined);
+            compare_ends(step, *key, retained.joined);
         }
         step.ship(*key);
-        let tgid = kept.reader.unwrap_or(0);
-        if let Some(Skipped { to, reason }) = kept.skipped {
+        let tgid = retained.reader.unwrap_or(0);
+        if let Some(Skipped { to, reason }) = retained.skipped {
             let skipped = Captured {
                 key: *key,
                 end: End::Reader,
@@ -70,12 +70,18 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
     }
     let mut pieces: Vec<_> = bound
         .iter()
-        .flat_map(|bound| bound.kept.read.pieces().map(move |piece| (bound, piece)))
+        .flat_map(|bound| {
+            bound
+                .retained
+                .read
+                .pieces()
+                .map(move |piece| (bound, piece))
+        })
         .collect();
     pieces
         .sort_by_key(|(bound, (_, _, time))| (*time, bound.direction == Direction::ServerToClient));
-    for (Bound { key, kept, .. }, (position, bytes, time)) in pieces {
-        let tgid = kept.reader.unwrap_or(0);
+    for (Bound { key, retained, .. }, (position, bytes, time)) in pieces {
+        let tgid = retained.reader.unwrap_or(0);
         let captured = Captured {
             key: *key,
             end: End::Reader,
@@ -84,8 +90,8 @@ pub fn catch_up(step: &mut Step<'_>, index: SessionIndex, bound: &[Bound], now: 
         };
         deliver(step, &captured);
     }
-    for Bound { key, kept, .. } in bound {
-        if let Some(origin) = kept.ended {
+    for Bound { key, retained, .. } in bound {
+        if let Some(origin) = retained.ended {
             end_of_stream(step, *key, origin);
         }
     }
@@ -189,32 +195,32 @@ pub fn end_of_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
 }
 
 /// Makes the writer's end the source of a stream whose reader cannot be seen, and passes on what was
-/// kept of it. Returns whether that changed anything.
+/// retained of it. Returns whether that changed anything.
 pub fn use_writer(step: &mut Step<'_>, key: EndpointKey, now: BootTime) -> bool {
-    let mut kept = None;
+    let mut retained = None;
     step.traffic
         .pass_on_alone(&mut step.output, key, |flow, emit| {
-            kept = flow.switch_to_writer(now, emit);
+            retained = flow.switch_to_writer(now, emit);
         });
-    let (Some(kept), Some(flow)) = (kept, step.traffic.streams.flow(key)) else {
+    let (Some(retained), Some(flow)) = (retained, step.traffic.streams.flow(key)) else {
         return false;
     };
     let (index, direction) = (flow.session(), flow.direction());
     step.ship(key);
     let tgid = step.traffic.streams.last_at(key, End::Writer).unwrap_or(0);
-    let last = kept.pieces().last().map_or(now, |(_, _, time)| time);
+    let last = retained.pieces().last().map_or(now, |(_, _, time)| time);
     if is_announced(step, index, last) {
         note_party(step, index, direction, End::Writer, tgid);
         // What came later in the other stream waits for all of it.
         step.traffic
             .pass_on_alone(&mut step.output, key, |flow, emit| {
-                for (position, bytes, time) in kept.pieces() {
+                for (position, bytes, time) in retained.pieces() {
                     flow.push(&Segment::new(position, bytes), time, emit);
                 }
             });
         step.traffic.release_ready(&mut step.output, index, now);
     } else {
-        for (position, bytes, time) in kept.pieces() {
+        for (position, bytes, time) in retained.pieces() {
             let captured = Captured {
                 key,
                 end: End::Writer,

@@ -37,9 +37,9 @@ impl Default for StreamTable {
     }
 }
 
-/// What was kept of a stream that became part of a session.
+/// What was retained of a stream that became part of a session.
 #[derive(Debug)]
-pub struct Kept {
+pub struct RetainedStream {
     /// What the reader's end saw.
     pub read: Prefix,
     /// The process seen there.
@@ -215,7 +215,7 @@ impl StreamTable {
         self.streams.get_mut(&key)
     }
 
-    /// Leaves out the start of an undecided stream if none of it is kept yet.
+    /// Leaves out the start of an undecided stream if none of it is retained yet.
     pub fn skip(&mut self, key: EndpointKey, skipped: Skipped) {
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.skipped = Some(skipped);
@@ -338,21 +338,21 @@ impl StreamTable {
             .filter(|(bytes, _)| *bytes > 0)
     }
 
-    /// Makes an undecided stream one direction of a session. Returns what was kept of it; `None` if
+    /// Makes an undecided stream one direction of a session. Returns what was retained of it; `None` if
     /// it is not undecided.
     pub fn bind(
         &mut self,
         key: EndpointKey,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<Kept> {
+    ) -> Option<RetainedStream> {
         let stream = self.ensure(key);
         let StreamState::Undecided(buffer) = &mut stream.state else {
             return None;
         };
         let freed = buffer.memory();
         let [read, written] = std::mem::take(buffer).into_ends();
-        let kept = Kept {
+        let retained = RetainedStream {
             read,
             reader: stream.last_at(End::Reader),
             joined: stream.joined,
@@ -364,7 +364,7 @@ impl StreamTable {
         self.buffered -= freed;
         self.in_session.insert(key);
         self.keep(key);
-        Some(kept)
+        Some(retained)
     }
 
     /// Stops following a stream. It stays known, so that it is not mistaken for a new one.
@@ -457,7 +457,7 @@ mod tests {
         }
     }
 
-    /// A table whose pipe 1 has five bytes kept at each end.
+    /// A table whose pipe 1 has five bytes retained at each end.
     fn sniffed() -> StreamTable {
         let mut streams = StreamTable::default();
         streams.ensure(pipe(1)).last_seen = [Some(10), Some(20)];
@@ -498,14 +498,14 @@ mod tests {
     #[test]
     fn an_undecided_stream_alone_becomes_part_of_a_session() {
         let mut streams = sniffed();
-        let kept = streams
+        let retained = streams
             .bind(pipe(1), 7, Direction::ServerToClient)
             .expect("undecided");
         assert_eq!(
-            kept.read.pieces().next(),
+            retained.read.pieces().next(),
             Some((0, &b"hello"[..], BootTime(3)))
         );
-        assert_eq!((kept.reader, kept.joined), (Some(10), false));
+        assert_eq!((retained.reader, retained.joined), (Some(10), false));
         let flow = streams.flow(pipe(1)).expect("in a session");
         assert_eq!(
             (flow.session(), flow.direction()),

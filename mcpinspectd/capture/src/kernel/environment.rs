@@ -14,18 +14,18 @@ use mcpinspect_process::{Launches, ProcessHandle, ProcessInfo, own};
 
 use super::libraries::Libraries;
 use super::owners::Owners;
-use super::surveyor::{Found, Request, Surveyor};
+use super::surveyor::{SurveyRequest, SurveyResult, Surveyor};
 use crate::capture::Probes;
 use crate::discover::{Environment, Readers, SoughtSocket, UnseenLibrary, WatchPolicy};
 
 /// Decides what the configuration says about a process.
 pub type PolicyOf = Box<dyn Fn(&ProcessInfo) -> WatchPolicy + Send>;
 /// Finds a server's stable name.
-pub type IdentityOf = Box<dyn FnMut(Asked<'_>) -> ServerIdentity + Send>;
+pub type IdentityOf = Box<dyn FnMut(IdentityRequest<'_>) -> ServerIdentity + Send>;
 
 /// A server whose name is wanted.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'a> {
+pub enum IdentityRequest<'a> {
     /// It is a process.
     Launched(Launched<'a>),
     /// It is known by its URL.
@@ -51,7 +51,7 @@ pub struct KernelEnvironment {
     is_opening: bool,
     owners: Owners,
     /// What the last survey found.
-    found: Option<Found>,
+    found: Option<SurveyResult>,
 }
 
 impl KernelEnvironment {
@@ -120,7 +120,7 @@ impl KernelEnvironment {
 
 impl KernelEnvironment {
     /// Removes the marks of processes that held nothing of interest.
-    fn unmark_idle(&mut self, found: &Found) {
+    fn unmark_idle(&mut self, found: &SurveyResult) {
         // A process that moves a descriptor while its table is being read appears to hold nothing, so
         // that has to happen twice.
         let idle = found.marked.iter().copied();
@@ -177,7 +177,7 @@ impl Environment for KernelEnvironment {
             Some(_) => HashSet::new(),
             None => self.probes.watched_inodes(),
         };
-        self.surveyor.begin(Request {
+        self.surveyor.begin(SurveyRequest {
             begun: now,
             survey,
             watched,
@@ -288,10 +288,10 @@ impl Environment for KernelEnvironment {
     }
 
     fn identify(&mut self, server: Launched<'_>) -> ServerIdentity {
-        (self.identity)(Asked::Launched(server))
+        (self.identity)(IdentityRequest::Launched(server))
     }
 
     fn identify_url(&mut self, url: &str, client: Option<&ProcessInfo>) -> ServerIdentity {
-        (self.identity)(Asked::Url { url, client })
+        (self.identity)(IdentityRequest::Url { url, client })
     }
 }

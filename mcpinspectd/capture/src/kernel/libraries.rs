@@ -23,7 +23,7 @@ use mcpinspect_core::model::Pid;
 use mcpinspect_core::model::TlsChoice;
 use mcpinspect_process::Mapped;
 use mcpinspect_process::identity::Examiner;
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::privileges;
 
@@ -78,8 +78,12 @@ impl Drop for Libraries {
 
 impl Libraries {
     /// Starts the thread. Call it on a thread that may load programs and attach them. It takes some seconds until
-    /// the new thread has examined all processes, which it then reports in the log and with `bell`.
-    pub(super) fn start(loader: TlsLoader, choice: TlsChoice, bell: Bell) -> std::io::Result<Self> {
+    /// the new thread has examined all processes, which it then reports in the log and with `notifier`.
+    pub(super) fn start(
+        loader: TlsLoader,
+        choice: TlsChoice,
+        notifier: Notifier,
+    ) -> std::io::Result<Self> {
         let (requests, queue) = sync_channel(WAITING);
         let (ready, is_ready) = sync_channel(1);
         let (found, unseen) = sync_channel(WAITING);
@@ -111,7 +115,7 @@ impl Libraries {
                 attacher.look_at_all(&queue, &found);
                 tracing::info!("TLS is decrypted from now on");
                 let _ = ready.send(());
-                bell.ring();
+                notifier.notify();
                 attacher.serve(&queue, &found);
             })?;
         Ok(Self {

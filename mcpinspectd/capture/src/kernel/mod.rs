@@ -22,14 +22,14 @@ use std::time::Duration;
 use mcpinspect_common::Stat;
 use mcpinspect_core::model::{Account, BootTime, CaptureTotals, InputSink, StreamLedger};
 use mcpinspect_core::source::{Progress, Source};
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_runtime::priority::Priority;
 
 use crate::capture;
 use crate::capture::{Batch, BootClock, Drain, KernelRecord, Options, ProbeError, Probes, decode};
 use crate::discover::{Settings, Tracker};
 
-pub use environment::{Asked, KernelEnvironment};
+pub use environment::{IdentityRequest, KernelEnvironment};
 use libraries::Libraries;
 use lost_records::LostRecords;
 use memory::Memory;
@@ -75,7 +75,7 @@ pub struct KernelOptions {
     /// Where open sessions are saved for the next start; `None`: nowhere.
     pub memory: Option<PathBuf>,
     /// Ends the wait for records when there is something else to attend to.
-    pub bell: Bell,
+    pub notifier: Notifier,
 }
 
 /// The running capture.
@@ -89,7 +89,7 @@ pub struct KernelSource {
     next_tick: BootTime,
     clock: BootClock,
     lost: LostRecords,
-    bell: Bell,
+    notifier: Notifier,
     /// When the last record was received.
     active: BootTime,
     undecodable: u64,
@@ -110,12 +110,12 @@ impl KernelSource {
         // Before this thread drops its privileges: the other one needs some of them.
         let libraries = probes
             .tls()
-            .map(|(loader, choice)| Libraries::start(loader, choice, options.bell.clone()))
+            .map(|(loader, choice)| Libraries::start(loader, choice, options.notifier.clone()))
             .transpose()?;
         let mut environment = environment(probes)?;
         environment.attach_to(libraries);
         environment.exclude_own_output();
-        let (drain, records) = capture::start(ring, options.bell.clone())?;
+        let (drain, records) = capture::start(ring, options.notifier.clone())?;
         // A socket pair is two streams on two endpoints; either may be known without the other.
         let endpoints = environment.probes().endpoints_max() as usize;
         let max_streams = endpoints / 8 * 3;
@@ -145,7 +145,7 @@ impl KernelSource {
             next_tick: BootTime::default(),
             clock,
             lost: LostRecords::default(),
-            bell: options.bell.clone(),
+            notifier: options.notifier.clone(),
             active: now,
             undecodable: 0,
         })
@@ -277,7 +277,7 @@ impl Source for KernelSource {
         match self.records.try_recv() {
             Ok(batch) => self.take(&batch, sink),
             // Disconnected: the thread that empties the ring is gone, so nothing more will arrive.
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => self.bell.wait(due),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => self.notifier.wait(due),
         }
         let now = now();
         if now >= self.next_tick {

@@ -21,7 +21,7 @@ use crate::discover::Readers;
 const PAUSE: u32 = 10;
 
 /// What a survey should find out.
-pub(super) struct Request {
+pub(super) struct SurveyRequest {
     /// When it was requested.
     pub(super) begun: BootTime,
     /// The kernel's own; `None` if it has none.
@@ -35,7 +35,7 @@ pub(super) struct Request {
 }
 
 /// What a survey found.
-pub(super) struct Found {
+pub(super) struct SurveyResult {
     /// When it was requested.
     pub(super) begun: BootTime,
     /// When it ended.
@@ -52,8 +52,8 @@ pub(super) struct Found {
 
 /// The thread, as its user sees it.
 pub(super) struct Surveyor {
-    requests: SyncSender<Request>,
-    results: Receiver<Found>,
+    requests: SyncSender<SurveyRequest>,
+    results: Receiver<SurveyResult>,
     under_way: bool,
     /// Not before this moment.
     rests_until: BootTime,
@@ -62,7 +62,7 @@ pub(super) struct Surveyor {
 impl Surveyor {
     /// Starts the thread; it ends when this value is dropped.
     pub(super) fn start() -> std::io::Result<Self> {
-        let (requests, queue) = sync_channel::<Request>(1);
+        let (requests, queue) = sync_channel::<SurveyRequest>(1);
         let (sender, results) = sync_channel(1);
         std::thread::Builder::new()
             .name("survey".into())
@@ -88,12 +88,12 @@ impl Surveyor {
     }
 
     /// Begins a survey.
-    pub(super) fn begin(&mut self, request: Request) {
+    pub(super) fn begin(&mut self, request: SurveyRequest) {
         self.under_way = self.requests.try_send(request).is_ok();
     }
 
     /// What the current survey found, if it has ended.
-    pub(super) fn ended(&mut self) -> Option<Found> {
+    pub(super) fn ended(&mut self) -> Option<SurveyResult> {
         match self.results.try_recv() {
             Ok(found) => {
                 self.under_way = false;
@@ -106,8 +106,8 @@ impl Surveyor {
     }
 }
 
-fn look(request: Request) -> Found {
-    let Request {
+fn look(request: SurveyRequest) -> SurveyResult {
+    let SurveyRequest {
         begun,
         survey,
         watched,
@@ -135,7 +135,7 @@ fn look(request: Request) -> Found {
         let found = |key: &EndpointKey| (*key, readers_of(holders, *key));
         sought.iter().map(found).collect()
     });
-    Found {
+    SurveyResult {
         begun,
         ended: BootClock::now_boot().unwrap_or(begun),
         holders: walked.filter(|_| processes.is_none()),

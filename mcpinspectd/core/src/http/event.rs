@@ -16,7 +16,7 @@ pub enum Event<'a> {
     /// An exchange is MCP. Its other events follow.
     Opened(Opened<'a>),
     /// Its response begins.
-    Answered(Answered<'a>),
+    Answered(ResponseHead<'a>),
     /// A message.
     Message(Message<'a>),
     /// The server names the address for the client's messages (2024-11-05).
@@ -101,9 +101,9 @@ pub struct Opened<'a> {
     pub fields: &'a McpFields,
 }
 
-/// The response of an MCP exchange.
+/// The head of the response of an MCP exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered<'a> {
+pub struct ResponseHead<'a> {
     /// The exchange; `None` if it is unknown which request this answers.
     pub exchange: Option<Exchange>,
     /// Where it starts.

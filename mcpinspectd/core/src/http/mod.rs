@@ -60,7 +60,7 @@ pub use self::body::Loss;
 pub use self::checked::RequestCheck;
 pub use self::coding::{Decompressor, Failed};
 pub use self::connection::Connection;
-pub use self::event::{Answered, Carrier, Event, Exchange, Message, Mirrored, Opened};
+pub use self::event::{Carrier, Event, Exchange, Message, Mirrored, Opened, ResponseHead};
 pub use self::head::{Coding, Content, McpFields, Method, Target, TargetKey};
 pub use self::limits::Limits;
 pub use self::part::Left;

@@ -14,7 +14,7 @@ mod head;
 mod waiting;
 
 use self::chunked::Chunks;
-use self::head::{Found, Heading};
+use self::head::{HeadStatus, Heading};
 pub(super) use self::waiting::Waiting;
 use super::anomaly::Anomaly;
 use super::head::{Head, Method, Upgrade};
@@ -240,7 +240,7 @@ impl Side {
     /// Acts on what became of a head.
     fn found(
         &mut self,
-        found: Found,
+        found: HeadStatus,
         waiting: &mut Waiting,
         emit: &mut dyn FnMut(Part<'_>),
     ) -> Option<Switch> {
@@ -250,19 +250,19 @@ impl Side {
         let length = heading.length() as u64;
         let position = self.next - length;
         match found {
-            Found::More => None,
-            Found::Other => {
+            HeadStatus::Incomplete => None,
+            HeadStatus::NotAHead => {
                 self.state = State::Lost {
                     position,
                     bytes: length,
                 };
                 None
             }
-            Found::Wrong(anomaly) => {
+            HeadStatus::Invalid(anomaly) => {
                 self.wrong(position, anomaly, emit);
                 None
             }
-            Found::Whole => {
+            HeadStatus::Complete => {
                 if self.role == Role::Requests && heading.is_preface() {
                     let is_upgrade = waiting
                         .only()

@@ -16,8 +16,8 @@ pub(super) const ENOUGH: usize = 32;
 /// The longest method.
 const METHOD: usize = 17;
 
-/// How much of an undecided message to look at first. After that, twice as much each time.
-const FIRST_LOOK: usize = 64;
+/// How much of an undecided message to examine at first. After that, twice as much each time.
+const FIRST_SNIFF: usize = 64;
 
 /// What the first bytes of a direction are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,20 +132,20 @@ pub(super) fn content(first: u8) -> Content {
 
 /// Looks at a message as it grows, at the same lengths however it is cut.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct MessageSniffer {
     next: usize,
 }
 
-impl Default for Look {
+impl Default for MessageSniffer {
     fn default() -> Self {
-        Self { next: FIRST_LOOK }
+        Self { next: FIRST_SNIFF }
     }
 }
 
-impl Look {
+impl MessageSniffer {
     /// Judges the start of a message, of which at most `max` bytes count. An exchange that is undecided
     /// at its end, or after `max` bytes, is [`Verdict::Other`].
-    pub(super) fn at(&mut self, text: &[u8], is_whole: bool, max: usize) -> Verdict {
+    pub(super) fn sniff(&mut self, text: &[u8], is_whole: bool, max: usize) -> Verdict {
         while self.next <= max && self.next <= text.len() {
             let verdict = judge(&text[..self.next], false);
             self.next = match self.next {
@@ -237,16 +237,16 @@ mod tests {
             "plain text".to_owned(),
             String::new(),
         ] {
-            let whole = Look::default().at(text.as_bytes(), true, max);
-            let mut look = Look::default();
+            let whole = MessageSniffer::default().sniff(text.as_bytes(), true, max);
+            let mut sniffer = MessageSniffer::default();
             let mut verdict = Verdict::Undecided;
             for end in 0..=text.len() {
                 if verdict == Verdict::Undecided {
-                    verdict = look.at(&text.as_bytes()[..end], false, max);
+                    verdict = sniffer.sniff(&text.as_bytes()[..end], false, max);
                 }
             }
             if verdict == Verdict::Undecided {
-                verdict = look.at(text.as_bytes(), true, max);
+                verdict = sniffer.sniff(text.as_bytes(), true, max);
             }
             assert_eq!(verdict, whole, "{text}");
             let is_mcp = text.contains("tools/list") && text.len() < max;

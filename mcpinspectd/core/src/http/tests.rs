@@ -12,7 +12,7 @@ use crate::model::Direction;
 use crate::model::Direction::{ClientToServer, ServerToClient};
 
 /// What the parties of a connection send, in turn.
-pub(super) type Turns = Vec<(Direction, Vec<u8>)>;
+pub(super) type Conversation = Vec<(Direction, Vec<u8>)>;
 
 /// Events, as lines that are easy to compare.
 #[derive(Default)]

@@ -64,7 +64,7 @@ impl Ambiguity {
 
 /// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum MessagePart {
     /// In the message itself: `method`, `id`, `params` and so on.
     Envelope,
     /// In its parameters.
@@ -78,18 +78,18 @@ pub enum Place {
 enum Open {
     Array,
     /// With the number of keys before its own.
-    Object(usize, Place),
+    Object(usize, MessagePart),
 }
 
 /// The worst ambiguity in the text of a message, which is an object, and where it is. One in the envelope
-/// is worse than one below. `is_odd` tells whether a key is almost a meaningful one in its place.
+/// is worse than one below. `is_odd` tells whether a key is almost a meaningful one in its part.
 /// With `mends`, half a surrogate pair in a value is no ambiguity: all readers that accept it show the
 /// same.
 pub fn find(
     text: &str,
     mends: bool,
-    is_odd: impl Fn(Place, &str) -> bool,
-) -> Option<(Place, Ambiguity)> {
+    is_odd: impl Fn(MessagePart, &str) -> bool,
+) -> Option<(MessagePart, Ambiguity)> {
     let mut reader = Reader {
         text,
         cursor: Cursor::new(text.as_bytes()),
@@ -103,7 +103,7 @@ pub fn find(
     };
     match reader.run() {
         Ok(()) => reader.found,
-        Err(_) => Some((Place::Envelope, Ambiguity::NotJson)),
+        Err(_) => Some((MessagePart::Envelope, Ambiguity::NotJson)),
     }
 }
 
@@ -121,15 +121,15 @@ struct Reader<'a, F> {
     decoded: String,
     /// Whether the member of the envelope that is being read is `params`.
     in_params: bool,
-    found: Option<(Place, Ambiguity)>,
+    found: Option<(MessagePart, Ambiguity)>,
     mends: bool,
     is_odd: F,
 }
 
-impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
-    fn note(&mut self, place: Place, what: Ambiguity) {
-        if self.found.is_none_or(|(known, _)| place < known) {
-            self.found = Some((place, what));
+impl<F: Fn(MessagePart, &str) -> bool> Reader<'_, F> {
+    fn note(&mut self, part: MessagePart, what: Ambiguity) {
+        if self.found.is_none_or(|(known, _)| part < known) {
+            self.found = Some((part, what));
         }
     }
 
@@ -143,7 +143,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
             };
             if let Some(what) = too_much {
                 // What follows is not read, so it may be anywhere.
-                self.note(Place::Envelope, what);
+                self.note(MessagePart::Envelope, what);
                 return Ok(());
             }
             if !self.next()? {
@@ -167,13 +167,13 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
             match container {
                 Container::Array => self.open.push(Open::Array),
                 Container::Object => {
-                    let place = match (self.open.len(), self.in_params) {
-                        (0, _) => Place::Envelope,
-                        (1, true) => Place::Params,
-                        _ => Place::Inside,
+                    let part = match (self.open.len(), self.in_params) {
+                        (0, _) => MessagePart::Envelope,
+                        (1, true) => MessagePart::Params,
+                        _ => MessagePart::Inside,
                     };
-                    self.open.push(Open::Object(self.keys.len(), place));
-                    self.key(place)?;
+                    self.open.push(Open::Object(self.keys.len(), part));
+                    self.key(part)?;
                 }
             }
             if self.open.len() > MAX_DEPTH {
@@ -185,7 +185,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
     fn string(&mut self) -> Result<(), Flaw> {
         let string = self.cursor.check_string()?;
         if string.escaped && !self.mends && has_lone_surrogate(&self.text[string.inner]) {
-            self.note(Place::Inside, Ambiguity::LoneSurrogate);
+            self.note(MessagePart::Inside, Ambiguity::LoneSurrogate);
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
         self.cursor.check_scalar()?;
         let scalar = &self.text[start..self.cursor.at()];
         if !scalar.starts_with(['t', 'f', 'n']) && !is_in_range(scalar) {
-            self.note(Place::Inside, Ambiguity::NumberRange);
+            self.note(MessagePart::Inside, Ambiguity::NumberRange);
         }
         Ok(())
     }
@@ -209,12 +209,12 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
                         return Ok(true);
                     }
                 }
-                Open::Object(first, place) => {
+                Open::Object(first, part) => {
                     if self.cursor.more(Container::Object)? {
-                        self.key(place)?;
+                        self.key(part)?;
                         return Ok(true);
                     }
-                    self.compare(first, place);
+                    self.compare(first, part);
                 }
             }
             self.open.pop();
@@ -223,17 +223,17 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
     }
 
     /// Forgets the keys of an object that has ended, and notes whether two are the same.
-    fn compare(&mut self, first: usize, place: Place) {
+    fn compare(&mut self, first: usize, part: MessagePart) {
         let own = self.keys.get_mut(first..).unwrap_or_default();
         own.sort_unstable();
         let repeats = own.windows(2).any(|pair| pair[0] == pair[1]);
         self.keys.truncate(first);
         if repeats {
-            self.note(place, Ambiguity::RepeatedMember);
+            self.note(part, Ambiguity::RepeatedMember);
         }
     }
 
-    fn key(&mut self, place: Place) -> Result<(), Flaw> {
+    fn key(&mut self, part: MessagePart) -> Result<(), Flaw> {
         let key = self.cursor.check_key()?;
         let inner = &self.text[key.inner];
         let mut hasher = FixedState::default().build_hasher();
@@ -254,15 +254,15 @@ impl<F: Fn(Place, &str) -> bool> Reader<'_, F> {
             }
         };
         self.keys.push(hasher.finish());
-        let is_odd = (self.is_odd)(place, name);
-        if place == Place::Envelope {
+        let is_odd = (self.is_odd)(part, name);
+        if part == MessagePart::Envelope {
             self.in_params = name == "params";
         }
         if is_odd {
-            self.note(place, Ambiguity::OddSpelling);
+            self.note(part, Ambiguity::OddSpelling);
         }
         if key.escaped && has_lone_surrogate(inner) {
-            self.note(place, Ambiguity::LoneSurrogate);
+            self.note(part, Ambiguity::LoneSurrogate);
         }
         Ok(())
     }
@@ -286,9 +286,9 @@ mod tests {
 
     use super::*;
 
-    fn look(text: &str) -> Option<(Place, Ambiguity)> {
-        find(text, false, |place, key| {
-            place != Place::Inside && key.eq_ignore_ascii_case("name") && key != "name"
+    fn look(text: &str) -> Option<(MessagePart, Ambiguity)> {
+        find(text, false, |part, key| {
+            part != MessagePart::Inside && key.eq_ignore_ascii_case("name") && key != "name"
         })
     }
 
@@ -307,47 +307,54 @@ mod tests {
     #[test]
     fn every_ambiguity_is_found_where_it_is() {
         use Ambiguity::*;
-        for (text, place, what) in [
-            (r#"{"a":1,"a":1}"#, Place::Envelope, RepeatedMember),
+        for (text, part, what) in [
+            (r#"{"a":1,"a":1}"#, MessagePart::Envelope, RepeatedMember),
             (
                 r#"{"method":1,"\u006dethod":1}"#,
-                Place::Envelope,
+                MessagePart::Envelope,
                 RepeatedMember,
             ),
             (
                 r#"{"params":{"a":1,"b":2,"a":3}}"#,
-                Place::Params,
+                MessagePart::Params,
                 RepeatedMember,
             ),
             (
                 r#"{"params":[{"a":{"x":0,"x":0}}]}"#,
-                Place::Inside,
+                MessagePart::Inside,
                 RepeatedMember,
             ),
-            (r#"{"result":{"a":1,"a":1}}"#, Place::Inside, RepeatedMember),
+            (
+                r#"{"result":{"a":1,"a":1}}"#,
+                MessagePart::Inside,
+                RepeatedMember,
+            ),
             (
                 r#"{"params":{"x":{"b":0,"b":0}},"a":1,"a":1}"#,
-                Place::Envelope,
+                MessagePart::Envelope,
                 RepeatedMember,
             ),
-            (r#"{"params":{"Name":1}}"#, Place::Params, OddSpelling),
-            (r#"{"n\u0041me":1}"#, Place::Envelope, OddSpelling),
-            (r#"{"a":"\ud800"}"#, Place::Inside, LoneSurrogate),
-            (r#"{"\uDC00":1}"#, Place::Envelope, LoneSurrogate),
-            (r#"{"a":1e400}"#, Place::Inside, NumberRange),
-            (r#"{"a":1} x"#, Place::Envelope, NotJson),
+            (r#"{"params":{"Name":1}}"#, MessagePart::Params, OddSpelling),
+            (r#"{"n\u0041me":1}"#, MessagePart::Envelope, OddSpelling),
+            (r#"{"a":"\ud800"}"#, MessagePart::Inside, LoneSurrogate),
+            (r#"{"\uDC00":1}"#, MessagePart::Envelope, LoneSurrogate),
+            (r#"{"a":1e400}"#, MessagePart::Inside, NumberRange),
+            (r#"{"a":1} x"#, MessagePart::Envelope, NotJson),
         ] {
-            assert_eq!(look(text), Some((place, what)), "{text}");
+            assert_eq!(look(text), Some((part, what)), "{text}");
         }
         let long = format!("{{\"a\":{}}}", "9".repeat(400));
-        assert_eq!(look(&long), Some((Place::Inside, NumberRange)));
+        assert_eq!(look(&long), Some((MessagePart::Inside, NumberRange)));
         let deep =
             |levels: usize| format!("{{\"a\":{}0{}}}", "[".repeat(levels), "]".repeat(levels));
         assert_eq!(look(&deep(MAX_DEPTH - 1)), None);
-        assert_eq!(look(&deep(MAX_DEPTH)), Some((Place::Envelope, TooDeep)));
+        assert_eq!(
+            look(&deep(MAX_DEPTH)),
+            Some((MessagePart::Envelope, TooDeep))
+        );
         let many: Vec<String> = (0..=MAX_KEYS).map(|key| format!("\"{key}\":0")).collect();
         let many = format!("{{\"a\":{{{}}}}}", many.join(","));
-        assert_eq!(look(&many), Some((Place::Envelope, TooManyMembers)));
+        assert_eq!(look(&many), Some((MessagePart::Envelope, TooManyMembers)));
     }
 
     #[test]

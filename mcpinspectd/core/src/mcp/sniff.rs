@@ -164,10 +164,10 @@ fn judge(line: &[u8], complete: bool) -> Line {
     let mut cursor = Cursor::new(line);
     match line.first() {
         Some(b'{') => {
-            let mut seen = Seen::default();
-            let end = cursor.object(|cursor, key| seen.member(cursor, key));
+            let mut features = MessageFeatures::default();
+            let end = cursor.object(|cursor, key| features.member(cursor, key));
             let whole = end.is_ok() && cursor.end().is_ok();
-            let line = seen.judge(whole);
+            let line = features.judge(whole);
             if end == Err(Flaw::Invalid) || (complete && !whole) {
                 return line.broken();
             }
@@ -185,9 +185,9 @@ fn judge_batch(mut cursor: Cursor<'_>, complete: bool) -> Line {
         if cursor.peek()? != b'{' {
             return cursor.skip();
         }
-        let mut seen = Seen::default();
-        let end = cursor.object(|cursor, key| seen.member(cursor, key));
-        let line = seen.judge(end.is_ok());
+        let mut features = MessageFeatures::default();
+        let end = cursor.object(|cursor, key| features.member(cursor, key));
+        let line = features.judge(end.is_ok());
         if line.weight() > best.weight() {
             best = line;
         }
@@ -225,9 +225,9 @@ impl Line {
     }
 }
 
-/// What was seen of one message, possibly only of its start.
+/// What identifies one message, possibly only of its start.
 #[derive(Default)]
-struct Seen<'a> {
+struct MessageFeatures<'a> {
     json_rpc_2: bool,
     method: Option<Cow<'a, str>>,
     /// Any of `jsonrpc`, `method`, `result`, `error`. Every JSON-RPC message has at least one of them.
@@ -266,7 +266,7 @@ struct Shape {
     model: bool,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> MessageFeatures<'a> {
     /// Takes in one member of the message.
     fn member(&mut self, cursor: &mut Cursor<'a>, key: &str) -> Result<(), Flaw> {
         match key {

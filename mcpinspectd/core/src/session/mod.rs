@@ -57,7 +57,7 @@ pub struct Exchange {
     /// The tool that is called, or whose call is answered.
     pub tool: Option<Arc<str>>,
     /// The request that this response answers.
-    pub answers: Option<Answered>,
+    pub answers: Option<AnsweredRequest>,
     /// How this response relates to the request that it names.
     pub correlation: Option<Correlation>,
     /// The number of the message whose request this notification cancels or reports progress of.
@@ -73,7 +73,7 @@ pub struct Exchange {
 
 /// A request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnsweredRequest {
     /// Its method.
     pub method: MethodName,
     /// The number of its message.
@@ -339,7 +339,7 @@ impl Session {
             exchange.latency_ns = Some(time.nanos_since(request.time));
             exchange.call = (request.retries > 0).then_some(request.first);
             exchange.tool = request.tool;
-            exchange.answers = Some(Answered {
+            exchange.answers = Some(AnsweredRequest {
                 method: request.method,
                 sequence: request.sequence,
             });

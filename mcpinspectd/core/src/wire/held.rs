@@ -48,7 +48,7 @@ pub struct Scratch {
 /// Bytes of one message so far. Empty by default.
 #[derive(Debug, Default)]
 pub struct Held {
-    place: Place,
+    storage: Storage,
     /// Spilling failed, so it stays in memory.
     stays: bool,
 }
@@ -63,12 +63,12 @@ pub struct Room {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Storage {
     Memory(Vec<u8>),
     File { file: File, length: usize },
 }
 
-impl Default for Place {
+impl Default for Storage {
     fn default() -> Self {
         Self::Memory(Vec::new())
     }
@@ -125,9 +125,9 @@ impl Scratch {
 impl Held {
     /// Bytes so far.
     pub fn len(&self) -> usize {
-        match &self.place {
-            Place::Memory(bytes) => bytes.len(),
-            Place::File { length, .. } => *length,
+        match &self.storage {
+            Storage::Memory(bytes) => bytes.len(),
+            Storage::File { length, .. } => *length,
         }
     }
 
@@ -138,9 +138,9 @@ impl Held {
 
     /// What it occupies.
     pub fn room(&self) -> Room {
-        match &self.place {
-            Place::Memory(bytes) => Room::memory(bytes.capacity()),
-            Place::File { length, .. } => Room {
+        match &self.storage {
+            Storage::Memory(bytes) => Room::memory(bytes.capacity()),
+            Storage::File { length, .. } => Room {
                 memory: 0,
                 files: *length,
             },
@@ -149,9 +149,9 @@ impl Held {
 
     /// What is in memory.
     pub fn in_memory(&self) -> &[u8] {
-        match &self.place {
-            Place::Memory(bytes) => bytes,
-            Place::File { .. } => &[],
+        match &self.storage {
+            Storage::Memory(bytes) => bytes,
+            Storage::File { .. } => &[],
         }
     }
 
@@ -172,8 +172,8 @@ impl Held {
     /// # Errors
     /// The file took no more and cannot be read either. What was held is lost, and nothing is held.
     pub fn extend(&mut self, part: &[u8], max: usize) -> io::Result<()> {
-        match &mut self.place {
-            Place::Memory(bytes) => {
+        match &mut self.storage {
+            Storage::Memory(bytes) => {
                 let needed = bytes.len() + part.len();
                 if needed > bytes.capacity() && needed > KEPT_CAPACITY {
                     let room = needed.saturating_add(needed / 8).min(max).max(needed);
@@ -182,7 +182,7 @@ impl Held {
                 bytes.extend_from_slice(part);
                 Ok(())
             }
-            Place::File { file, length } => {
+            Storage::File { file, length } => {
                 if file.write_all(part).is_ok() {
                     *length += part.len();
                     return Ok(());
@@ -194,7 +194,7 @@ impl Held {
                 *self = Self::default();
                 read?;
                 bytes.extend_from_slice(part);
-                self.place = Place::Memory(bytes);
+                self.storage = Storage::Memory(bytes);
                 self.stays = true;
                 Ok(())
             }
@@ -203,7 +203,7 @@ impl Held {
 
     /// Moves it to a file, if it is not in one. If that fails, it stays in memory, and further attempts are none.
     pub fn spill(&mut self, scratch: &mut Scratch) {
-        let Place::Memory(bytes) = &self.place else {
+        let Storage::Memory(bytes) = &self.storage else {
             return;
         };
         if self.stays {
@@ -216,7 +216,7 @@ impl Held {
         });
         match written {
             Ok(file) => {
-                self.place = Place::File { file, length };
+                self.storage = Storage::File { file, length };
                 scratch.note(Ok(()));
             }
             Err(error) => {
@@ -231,18 +231,18 @@ impl Held {
     /// # Errors
     /// The file cannot be mapped.
     pub fn read<R>(&self, read: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
-        match &self.place {
-            Place::Memory(bytes) => Ok(read(bytes)),
-            Place::File { file, .. } => read_mapped(file, read),
+        match &self.storage {
+            Storage::Memory(bytes) => Ok(read(bytes)),
+            Storage::File { file, .. } => read_mapped(file, read),
         }
     }
 
     /// Forgets it, and frees the memory of a large one.
     pub fn clear(&mut self) {
         self.stays = false;
-        match &mut self.place {
-            Place::Memory(bytes) if bytes.capacity() <= KEPT_CAPACITY => bytes.clear(),
-            place => *place = Place::default(),
+        match &mut self.storage {
+            Storage::Memory(bytes) if bytes.capacity() <= KEPT_CAPACITY => bytes.clear(),
+            storage => *storage = Storage::default(),
         }
     }
 }
@@ -405,13 +405,13 @@ mod tests {
         held.extend(b"some", usize::MAX).unwrap();
         held.spill(&mut scratch());
         // As on a full disk, writing fails from here on.
-        let Place::File { file, .. } = &mut held.place else {
+        let Storage::File { file, .. } = &mut held.storage else {
             panic!("it is not in a file");
         };
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
         *file = File::open(path).unwrap();
         held.extend(b"thing", usize::MAX).unwrap();
-        assert!(matches!(held.place, Place::Memory(_)) && held.stays);
+        assert!(matches!(held.storage, Storage::Memory(_)) && held.stays);
         assert!(held.read(|held| held == b"something").unwrap());
     }
 }

@@ -22,7 +22,7 @@ use mcpinspect_process as process;
 use mcpinspect_process::ProcessSnapshot;
 use mcpinspect_process::program::Program;
 use mcpinspect_process::program::background::Background;
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::queue::Bounds;
 use mcpinspect_settings::approvals::folder as approvals;
@@ -117,8 +117,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
     let suppressions = folder.join(suppression::FILE);
     let tags = Arc::new(RwLock::new(config.tags()));
-    let bell = Bell::default();
-    let (control, requests) = control::channel(bell.clone());
+    let notifier = Notifier::default();
+    let (control, requests) = control::channel(notifier.clone());
 
     let scratch = config.capture.spill.then(|| folder.clone());
     let diagnostics = arguments.log.as_deref() == Some("trace");
@@ -136,12 +136,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 ..session::Usage::default()
             },
             diagnostics,
-            bell.clone(),
+            notifier.clone(),
         );
         let rules = rules.join().unwrap_or_else(|panic| resume_unwind(panic));
         source.map(|source| (source, rules))
     })?;
-    session::wake_on_signals(&[SIGINT, SIGTERM, SIGHUP], bell)?;
+    session::wake_on_signals(&[SIGINT, SIGTERM, SIGHUP], notifier)?;
     // Threads start here: what they may do was settled before.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -152,9 +152,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .context("cannot start the runtime for the sinks")?;
     let running = {
         let _runtime = runtime.enter();
-        let recall = Arc::new(StoreFile::new(&config.messages_path()));
+        let history = Arc::new(StoreFile::new(&config.messages_path()));
         let queries = Worker::new(&config.messages_path(), Some(&config.registry.path));
-        let control = control.clone().with_recall(recall);
+        let control = control.clone().with_history(history);
         let control = control.with_queries(Arc::new(queries));
         Running::start(settings(&config), Some(Arc::new(control)))?
     };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use anyhow::{Context as _, bail};
 use mcpinspect_capture::capture::Options;
 use mcpinspect_capture::discover::WatchPolicy;
-use mcpinspect_capture::kernel::{Asked, KernelEnvironment, KernelOptions, KernelSource};
+use mcpinspect_capture::kernel::{IdentityRequest, KernelEnvironment, KernelOptions, KernelSource};
 use mcpinspect_capture::preflight;
 use mcpinspect_capture::preflight::Requirements;
 use mcpinspect_core::model::{ServerId, Timestamp};
@@ -18,7 +18,7 @@ use mcpinspect_engine::Limits;
 use mcpinspect_judge::registry::ServerNames;
 use mcpinspect_process::ProcessInfo;
 use mcpinspect_process::identity::Examiner;
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::privileges;
 use mcpinspect_settings::config::{Config, TagAction, Tags};
@@ -94,7 +94,7 @@ pub struct Usage {
 }
 
 /// Loads the probes, gives up the privileges for that, and finds what is already running. Servers keep the
-/// names in `names`; `tags` may be replaced, and then apply to programs that start later. `bell` is
+/// names in `names`; `tags` may be replaced, and then apply to programs that start later. `notifier` is
 /// the one that ends the source's waits. Call this before any thread is started.
 pub fn start(
     config: &Config,
@@ -102,7 +102,7 @@ pub fn start(
     mut names: ServerNames,
     usage: Usage,
     diagnostics: bool,
-    bell: Bell,
+    notifier: Notifier,
 ) -> anyhow::Result<KernelSource> {
     heap::return_promptly();
     let options = KernelOptions {
@@ -113,7 +113,7 @@ pub fn start(
         max_accounts: usage.accounts,
         memory: usage.memory,
         scratch: usage.scratch,
-        bell,
+        notifier,
     };
     let run = format!("{:x}", Timestamp::now().0 / 1_000_000_000);
     let examiner = Arc::<Mutex<Examiner>>::default();
@@ -131,16 +131,16 @@ pub fn start(
         }
     };
     let mut unnamed: u64 = 0;
-    let identity = move |asked: Asked<'_>| {
-        let process = match asked {
-            Asked::Launched(server) => server.serving.or(server.origin),
-            Asked::Url { client, .. } => client,
+    let identity = move |request: IdentityRequest<'_>| {
+        let process = match request {
+            IdentityRequest::Launched(server) => server.serving.or(server.origin),
+            IdentityRequest::Url { client, .. } => client,
         };
         let uid = process.map(|process| process.process().uid);
         let mut examiner = examiner.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut identity = match asked {
-            Asked::Launched(server) => examiner.server(server),
-            Asked::Url { url, client } => examiner.url(url, client),
+        let mut identity = match request {
+            IdentityRequest::Launched(server) => examiner.server(server),
+            IdentityRequest::Url { url, client } => examiner.url(url, client),
         };
         if identity.name_source == "unknown" {
             // Nothing is known about it: it must not be held to the pins of others like it.
@@ -183,15 +183,15 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Makes signals end the wait of the thread behind `bell`, in addition to what their own handlers do. Starts a
+/// Makes signals end the wait of the thread behind `notifier`, in addition to what their own handlers do. Starts a
 /// thread.
-pub fn wake_on_signals(signals: &[c_int], bell: Bell) -> anyhow::Result<()> {
+pub fn wake_on_signals(signals: &[c_int], notifier: Notifier) -> anyhow::Result<()> {
     let mut signals = Signals::new(signals).context("cannot handle signals")?;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             Priority::Pipeline.claim();
-            signals.forever().for_each(|_| bell.ring());
+            signals.forever().for_each(|_| notifier.notify());
         })
         .context("cannot start a thread")?;
     Ok(())

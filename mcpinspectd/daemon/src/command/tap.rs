@@ -14,7 +14,7 @@ use mcpinspect_core::source::Source as _;
 use mcpinspect_engine::{Engine, Output, OutputSink};
 use mcpinspect_judge::detect::runtime::RuntimeDetector;
 use mcpinspect_judge::registry::{Registry, ServerNames};
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_settings::config::Config;
 use mcpinspectd::pipeline::{Flush, TapPipeline};
 use mcpinspectd::tap::{Filter, Format, Human, Jsonl, Ready, Tap};
@@ -87,7 +87,7 @@ fn watch(
         );
     }
     let stop = session::stop_flag()?;
-    let bell = Bell::default();
+    let notifier = Notifier::default();
     let mut source = session::start(
         config,
         Arc::new(RwLock::new(config.tags())),
@@ -97,9 +97,9 @@ fn watch(
             ..session::Usage::default()
         },
         arguments.log == "trace",
-        bell.clone(),
+        notifier.clone(),
     )?;
-    session::wake_on_signals(&[SIGINT, SIGTERM], bell)?;
+    session::wake_on_signals(&[SIGINT, SIGTERM], notifier)?;
     // Pins are the daemon's business: a tap looks, and remembers nothing.
     let registry = Registry::in_memory();
     let mut pipeline = TapPipeline {

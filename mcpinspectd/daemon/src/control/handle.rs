@@ -14,9 +14,9 @@ use mcpinspect_core::model::{ContainmentAction, Process, ServerId, Timestamp};
 use mcpinspect_core::text::escape::plain;
 use mcpinspect_engine::answer::{Answer, Queries, QueryError};
 use mcpinspect_engine::event::Event;
-use mcpinspect_engine::recall::{Question, Recall, RecallError, Viewer};
+use mcpinspect_engine::history::{HistoryError, HistoryQuery, HistoryReader, Viewer};
 use mcpinspect_judge::registry::{ServerNames, Standing};
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 
 use super::{Caller, CaptureStatus, Control, ControlError, Decision, SessionParties, ToolForm};
 
@@ -77,9 +77,9 @@ pub struct ServerSessions {
 #[derive(Clone)]
 pub struct ControlHandle {
     requests: SyncSender<ControlRequest>,
-    bell: Bell,
+    notifier: Notifier,
     /// What answers questions about recorded messages, beside the pipeline.
-    recall: Option<Arc<dyn Recall>>,
+    history: Option<Arc<dyn HistoryReader>>,
     /// What runs queries, beside the pipeline too.
     queries: Option<Arc<dyn Queries>>,
 }
@@ -88,13 +88,13 @@ pub struct ControlHandle {
 #[derive(Debug)]
 pub struct ControlQueue(Receiver<ControlRequest>);
 
-/// Both sides of a handle. The bell is that of the pipeline's thread.
-pub fn channel(bell: Bell) -> (ControlHandle, ControlQueue) {
+/// Both sides of a handle. The notifier is that of the pipeline's thread.
+pub fn channel(notifier: Notifier) -> (ControlHandle, ControlQueue) {
     let (requests, receiver) = sync_channel(MAX_WAITING);
     let handle = ControlHandle {
         requests,
-        bell,
-        recall: None,
+        notifier,
+        history: None,
         queries: None,
     };
     (handle, ControlQueue(receiver))
@@ -103,9 +103,9 @@ pub fn channel(bell: Bell) -> (ControlHandle, ControlQueue) {
 impl ControlHandle {
     /// The handle with something that answers questions about recorded messages.
     #[must_use]
-    pub fn with_recall(self, recall: Arc<dyn Recall>) -> Self {
-        let recall = Some(recall);
-        Self { recall, ..self }
+    pub fn with_history(self, history: Arc<dyn HistoryReader>) -> Self {
+        let history = Some(history);
+        Self { history, ..self }
     }
 
     /// The handle with something that runs queries.
@@ -154,7 +154,7 @@ impl ControlHandle {
         );
         // It was done either way, and the caller is answered. Without a pipeline, no events are emitted.
         let told = self.requests.send(ControlRequest::Tell(Box::new(event)));
-        self.bell.ring();
+        self.notifier.notify();
         if told.is_err() {
             tracing::error!(%server, action = action.as_str(), "contained, but no event could be published");
         }
@@ -163,7 +163,7 @@ impl ControlHandle {
     fn put(&self, request: ControlRequest) -> Result<(), ControlError> {
         let failed = |why: &str| ControlError::Failed(why.to_owned());
         let put = self.requests.try_send(request);
-        self.bell.ring();
+        self.notifier.notify();
         put.map_err(|error| match error {
             TrySendError::Full(_) => failed("too many requests are waiting; try again"),
             TrySendError::Disconnected(_) => failed("the daemon is shutting down"),
@@ -189,9 +189,13 @@ impl ControlHandle {
 }
 
 impl Control for ControlHandle {
-    fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
-        let recall = self.recall.as_ref().ok_or(RecallError::Nothing)?;
-        recall.recall(question, viewer)
+    fn query_history(
+        &self,
+        question: &HistoryQuery,
+        viewer: Viewer,
+    ) -> Result<Vec<String>, HistoryError> {
+        let history = self.history.as_ref().ok_or(HistoryError::Nothing)?;
+        history.query_history(question, viewer)
     }
 
     fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
@@ -280,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_wish_is_answered_on_the_other_side() {
-        let (handle, queue) = channel(Bell::default());
+        let (handle, queue) = channel(Notifier::default());
         let caller = Caller {
             uid: 7,
             reads_all: true,
@@ -308,7 +312,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_daemon_that_is_gone_or_swamped() {
-        let (handle, queue) = channel(Bell::default());
+        let (handle, queue) = channel(Notifier::default());
         let mut waiting = Vec::new();
         for _ in 0..MAX_WAITING {
             let (reply, answer) = sync_channel(1);

@@ -20,7 +20,7 @@ use mcpinspect_core::model::{
     ContainmentAction, DefinitionHash, Process, ServerId, ServerSide, SessionId,
 };
 use mcpinspect_engine::answer::{Answer, QueryError};
-use mcpinspect_engine::recall::{Question, RecallError, Viewer};
+use mcpinspect_engine::history::{HistoryError, HistoryQuery, Viewer};
 use mcpinspect_judge::registry::{DecisionKind, Standing};
 
 pub use containment::{ContainmentJob, ContainmentThread};
@@ -171,9 +171,13 @@ pub trait Control: Send + Sync + 'static {
     /// Answers a question about recorded messages; `viewer` says whose may be read.
     ///
     /// # Errors
-    /// See [`RecallError`]. Without a store, nothing was recorded.
-    fn recall(&self, _: &Question, _viewer: Viewer) -> Result<Vec<String>, RecallError> {
-        Err(RecallError::Nothing)
+    /// See [`HistoryError`]. Without a store, nothing was recorded.
+    fn query_history(
+        &self,
+        _: &HistoryQuery,
+        _viewer: Viewer,
+    ) -> Result<Vec<String>, HistoryError> {
+        Err(HistoryError::Nothing)
     }
 
     /// Runs a query over what was recorded; `viewer` says whose may be read.

@@ -12,7 +12,7 @@
 //! not receive, those words are reported and judged; what is left out has been reported under the server's name.
 
 mod front;
-mod turns;
+mod pending_index;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -24,8 +24,8 @@ use mcpinspect_core::model::{
 use mcpinspect_core::wire::framing::{Framed, Framer};
 use mcpinspect_process::is_guard;
 
-use self::front::{Front, Line, Told};
-use self::turns::Turns;
+use self::front::{Front, Line, Reported};
+use self::pending_index::PendingIndex;
 use super::step::Step;
 
 /// Most bytes of a line to keep. Longer ones are compared by their length.
@@ -56,7 +56,7 @@ struct Guard {
     /// Its sessions with clients, and the messages that wait there.
     fronts: BTreeMap<SessionId, Front>,
     /// Which front each message waits at.
-    turns: Turns,
+    pending: PendingIndex,
     /// How many messages and other inputs wait at its fronts.
     waiting: usize,
     /// What its sessions with servers said and no front has said yet. By [`Direction`].
@@ -130,7 +130,7 @@ impl Guarded {
             due.extend(fronts.map(|(id, _)| (*process, id.clone())));
         }
         for (guard, front) in due {
-            self.tell_due(guard, &front, now, on);
+            self.report_due(guard, &front, now, on);
         }
     }
 
@@ -169,9 +169,9 @@ impl Guarded {
             return;
         };
         for line in &crossed.lines {
-            if let Some((turn, front)) = guard.turns.find(line.direction, line.hash) {
+            if let Some((sequence, front)) = guard.pending.take_oldest(line.direction, line.hash) {
                 let front = guard.fronts.get_mut(&front);
-                self.waiting -= front.map_or(0, |front| front.matched(turn));
+                self.waiting -= front.map_or(0, |front| front.matched(sequence));
                 guard.waiting -= 1;
                 continue;
             }
@@ -210,25 +210,25 @@ impl Guarded {
             match heard.iter().position(|hash| *hash == line.hash) {
                 Some(at) => {
                     heard.remove(at);
-                    front.note_told(line);
+                    front.note_reported(line);
                 }
                 None => {
-                    let turn = entry.turns.wait(line.direction, line.hash, &session);
-                    self.waiting += front.wait(turn, line);
+                    let sequence = entry.pending.insert(line.direction, line.hash, &session);
+                    self.waiting += front.wait(sequence, line);
                     entry.waiting += 1;
                 }
             }
         }
-        if front.happened(entry.turns.take(), input) {
+        if front.happened(entry.pending.next_sequence(), input) {
             entry.waiting += 1;
         }
         if let Some(now) = now {
-            self.tell_due(guard, &session, now, on);
+            self.report_due(guard, &session, now, on);
         }
         // Keep nothing for later if there is no later, or no room.
-        while is_last && self.tell_next(guard, &session, on) {}
+        while is_last && self.report_next(guard, &session, on) {}
         while let Some(front) = self.crowded(guard) {
-            if !self.tell_next(guard, &front, on) {
+            if !self.report_next(guard, &front, on) {
                 return;
             }
         }
@@ -241,11 +241,11 @@ impl Guarded {
             return None;
         }
         let fronts = entry.fronts.iter();
-        let (id, _) = fronts.min_by_key(|(_, front)| front.next_turn().unwrap_or(u64::MAX))?;
+        let (id, _) = fronts.min_by_key(|(_, front)| front.next_sequence().unwrap_or(u64::MAX))?;
         Some(id.clone())
     }
 
-    fn tell_due(
+    fn report_due(
         &mut self,
         guard: Process,
         front: &SessionId,
@@ -255,30 +255,36 @@ impl Guarded {
         loop {
             let entry = self.guards.get(&guard);
             let found = entry.and_then(|guard| guard.fronts.get(front));
-            if !found.is_some_and(|front| front.is_due(now)) || !self.tell_next(guard, front, on) {
+            if !found.is_some_and(|front| front.is_due(now)) || !self.report_next(guard, front, on)
+            {
                 return;
             }
         }
     }
 
     /// Reports the oldest message waiting at a front. Returns whether there was one.
-    fn tell_next(&mut self, guard: Process, id: &SessionId, on: &mut dyn FnMut(Input<'_>)) -> bool {
+    fn report_next(
+        &mut self,
+        guard: Process,
+        id: &SessionId,
+        on: &mut dyn FnMut(Input<'_>),
+    ) -> bool {
         let Some(entry) = self.guards.get_mut(&guard) else {
             return false;
         };
         let front = entry.fronts.get_mut(id);
-        let Some((turn, told)) =
-            front.and_then(|front| Some((front.next_turn()?, front.tell_next(on)?)))
+        let Some((sequence, reported)) =
+            front.and_then(|front| Some((front.next_sequence()?, front.report_next(on)?)))
         else {
             return false;
         };
         entry.waiting -= 1;
-        match told {
-            Told::Line(direction, hash, bytes) => {
+        match reported {
+            Reported::Line(direction, hash, bytes) => {
                 self.waiting -= bytes;
-                entry.turns.end(direction, hash, turn);
+                entry.pending.remove(direction, hash, sequence);
             }
-            Told::End => {
+            Reported::End => {
                 if let Some(side) = self.sessions.remove(id) {
                     self.unfinished -= side.unfinished();
                 }
@@ -287,7 +293,7 @@ impl Guarded {
                     self.guards.remove(&guard);
                 }
             }
-            Told::Other => {}
+            Reported::Other => {}
         }
         true
     }

@@ -1,7 +1,7 @@
 //! What detection learns from people's decisions, kept beside the registry.
 
 use mcpinspect_core::model::Timestamp;
-use mcpinspect_engine::{OutputSink, Taught};
+use mcpinspect_engine::{LessonChange, OutputSink};
 use mcpinspect_judge::detect::WeightedRules;
 use mcpinspect_judge::detect::category::Category;
 use mcpinspect_judge::detect::meaning::act::ACTS;
@@ -14,12 +14,12 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
     /// Stores what decisions taught, and judges by it from now on.
     pub(super) fn learn(&mut self) {
         let mut changed = false;
-        for taught in self.engine.take_lessons() {
-            let kept = match taught {
-                Taught::Lesson(lesson) => self.host.learn(lesson),
-                Taught::TakenBack { user, server } => self.host.take_back(user, &server),
+        for change in self.engine.take_lessons() {
+            let stored = match change {
+                LessonChange::Lesson(lesson) => self.host.learn(lesson),
+                LessonChange::Withdrawn { user, server } => self.host.take_back(user, &server),
             };
-            match kept {
+            match stored {
                 Ok(new) => changed |= new,
                 Err(error) => {
                     tracing::error!(%error, "cannot store what was learned from a decision")

@@ -209,13 +209,13 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
                 self.set_monitoring(&server, enabled, uid, now)
             }
             Decision::Reload => self.reload().map_err(ControlError::Failed).map(|()| {
-                let policy = Told {
+                let policy = PolicyChange {
                     item: PolicyItem::Configuration,
                     tool: None,
                     decision: PolicyDecision::Reload,
                     reason: String::new(),
                 };
-                self.tell(policy, EVERY_SERVER, None, uid, now);
+                self.report_policy(policy, EVERY_SERVER, None, uid, now);
             }),
         };
         answer(result);
@@ -261,13 +261,13 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
             self.host.learn(lesson).map_err(failed)?;
         }
         self.host.reload_rules();
-        let policy = Told {
+        let policy = PolicyChange {
             item: PolicyItem::Rule,
             tool: (!tool.is_empty()).then_some(tool),
             decision: PolicyDecision::Suppress,
             reason: format!("{rule} until {until}: {reason}"),
         };
-        self.tell(policy, server, owner.uid(), caller.uid, now);
+        self.report_policy(policy, server, owner.uid(), caller.uid, now);
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
             )),
             Some(false) => Ok(()),
             Some(true) => {
-                let policy = Told {
+                let policy = PolicyChange {
                     item: PolicyItem::Monitoring,
                     tool: None,
                     decision: match enabled {
@@ -301,7 +301,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
                     },
                     reason: String::new(),
                 };
-                self.tell(policy, &id.0, None, uid, now);
+                self.report_policy(policy, &id.0, None, uid, now);
                 Ok(())
             }
         }
@@ -419,15 +419,15 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
         });
     }
 
-    fn tell(
+    fn report_policy(
         &mut self,
-        policy: Told,
+        policy: PolicyChange,
         server: &str,
         server_uid: Option<u32>,
         uid: u32,
         now: Timestamp,
     ) {
-        let Told {
+        let PolicyChange {
             item,
             tool,
             decision,
@@ -455,7 +455,7 @@ fn is_shown_as(key: &ItemKey, name: &str) -> bool {
 }
 
 /// What was decided, apart from about whom and by whom.
-struct Told {
+struct PolicyChange {
     item: PolicyItem,
     tool: Option<String>,
     decision: PolicyDecision,

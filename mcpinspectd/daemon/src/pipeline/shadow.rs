@@ -15,12 +15,12 @@ use mcpinspect_core::mcp::json::cut;
 use mcpinspect_core::model::{Input, ItemKind, SessionId};
 use mcpinspect_engine::event::body::{MatchedRule, RuleMatched};
 use mcpinspect_engine::event::{Body, Event, Subject};
-use mcpinspect_engine::examine::found_in;
+use mcpinspect_engine::examine::findings_in;
 use mcpinspect_engine::{Judgement, MessageSeen, Output};
 use mcpinspect_judge::policy::Policy;
 use mcpinspect_judge::policy::record::Record;
 use mcpinspect_judge::policy::session::Session;
-use mcpinspect_judge::policy::situation::{Found, Kind, Parties, ToolStatus};
+use mcpinspect_judge::policy::situation::{Kind, MessageFinding, Parties, ToolStatus};
 use mcpinspect_judge::registry::{Registry, ServerOf, Standing};
 
 use super::sessions::SessionTable;
@@ -159,9 +159,9 @@ impl Shadow {
         else {
             return Vec::new();
         };
-        let mut findings: Vec<Found> = Vec::new();
+        let mut findings: Vec<MessageFinding> = Vec::new();
         for event in judgement.events() {
-            findings.extend(found_in(event));
+            findings.extend(findings_in(event));
             // A rule may want to hide it in this very listing.
             if let Body::ToolChanged(changed) = &event.body {
                 session.note_status(&changed.tool_name, ToolStatus::Changed);

@@ -12,7 +12,7 @@ use mcpinspect_core::model::{ContainmentAction, NotAHash};
 use mcpinspect_engine::answer::Code;
 use mcpinspect_engine::event::kind::EventKind;
 use mcpinspect_engine::event::{Envelope, Presence};
-use mcpinspect_engine::recall::{Question, RecallError};
+use mcpinspect_engine::history::{HistoryError, HistoryQuery};
 use mcpinspect_judge::registry::{DecisionKind, MAX_ITEMS_PER_SERVER, Standing};
 
 pub use answering::Manager;
@@ -146,17 +146,17 @@ impl Manager {
         #[zbus(connection)] connection: &Connection,
         #[zbus(header)] header: Header<'_>,
     ) -> fdo::Result<Vec<String>> {
-        let question: Question = serde_json::from_str(question)
+        let question: HistoryQuery = serde_json::from_str(question)
             .map_err(|error| fdo::Error::InvalidArgs(format!("invalid question: {error}")))?;
         let answer = self
             .look_back(connection, &header, move |control, viewer| {
-                control.recall(&question, viewer)
+                control.query_history(&question, viewer)
             })
             .await?;
         answer.map_err(|error| match error {
-            RecallError::Invalid(_) => fdo::Error::InvalidArgs(error.to_string()),
-            RecallError::Deadline(_) => fdo::Error::LimitsExceeded(error.to_string()),
-            RecallError::Nothing | RecallError::Unreadable(_) => {
+            HistoryError::Invalid(_) => fdo::Error::InvalidArgs(error.to_string()),
+            HistoryError::Deadline(_) => fdo::Error::LimitsExceeded(error.to_string()),
+            HistoryError::Nothing | HistoryError::Unreadable(_) => {
                 fdo::Error::Failed(error.to_string())
             }
         })

@@ -93,8 +93,8 @@ impl ToolObject {
     }
 }
 
-/// What was told of a server.
-struct Told {
+/// A server as it was published.
+struct PublishedServer {
     /// The last element of its path.
     element: String,
     server: ServerSummary,
@@ -104,7 +104,7 @@ struct Told {
 /// The objects of one connection.
 #[derive(Default)]
 pub struct Objects {
-    told: BTreeMap<ServerPlace, Told>,
+    published: BTreeMap<ServerPlace, PublishedServer>,
     tools: usize,
     /// Servers about which something may have changed.
     stale: BTreeSet<ServerId>,
@@ -170,7 +170,7 @@ impl Objects {
             };
             let now: Vec<_> = wanted.iter().flat_map(|id| live.named(id)).collect();
             // Servers that made room for others.
-            let known = self.told.keys();
+            let known = self.published.keys();
             let gone: Vec<_> = known.filter(|place| !live.knows(place)).cloned().collect();
             (now, gone)
         };
@@ -192,29 +192,29 @@ impl Objects {
         let id = (server.server_id.clone(), server.uid);
         let element = self.element(&id);
         let path = server_path(&element);
-        match self.told.get_mut(&id) {
-            Some(told) => {
-                let before = std::mem::replace(&mut told.server, server.clone());
+        match self.published.get_mut(&id) {
+            Some(published) => {
+                let before = std::mem::replace(&mut published.server, server.clone());
                 update_server(connection, path, &before, server).await?;
             }
             None => {
                 let object = ServerObject(server.clone());
                 connection.object_server().at(path, object).await?;
                 let tools = BTreeMap::new();
-                let told = Told {
+                let published = PublishedServer {
                     element: element.clone(),
                     server,
                     tools,
                 };
-                self.told.insert(id.clone(), told);
+                self.published.insert(id.clone(), published);
             }
         }
         for tool in tools {
-            let Some(told) = self.told.get_mut(&id) else {
+            let Some(published) = self.published.get_mut(&id) else {
                 return Ok(());
             };
             let path = tool_path(&element, &tool.tool_name);
-            match told.tools.get_mut(&tool.tool_name) {
+            match published.tools.get_mut(&tool.tool_name) {
                 Some(before) => {
                     let before = std::mem::replace(before, tool.clone());
                     update_tool(connection, path, &before, tool).await?;
@@ -223,7 +223,7 @@ impl Objects {
                 None => {
                     let object = ToolObject(tool.clone());
                     connection.object_server().at(path, object).await?;
-                    told.tools.insert(tool.tool_name.clone(), tool);
+                    published.tools.insert(tool.tool_name.clone(), tool);
                     self.tools += 1;
                 }
             }
@@ -234,28 +234,32 @@ impl Objects {
     /// The last element of a server's path: its name. Where another user's server has that path, the user's
     /// id follows.
     fn element(&self, place: &ServerPlace) -> String {
-        if let Some(told) = self.told.get(place) {
-            return told.element.clone();
+        if let Some(published) = self.published.get(place) {
+            return published.element.clone();
         }
         let (id, uid) = place;
         let plain = element(&id.0);
-        if self.told.values().all(|told| told.element != plain) {
+        if self
+            .published
+            .values()
+            .all(|published| published.element != plain)
+        {
             return plain;
         }
         element(&format!("{}@{}", id.0, uid.unwrap_or(NO_UID)))
     }
 
     async fn remove(&mut self, connection: &Connection, id: &ServerPlace) -> zbus::Result<()> {
-        let Some(told) = self.told.remove(id) else {
+        let Some(published) = self.published.remove(id) else {
             return Ok(());
         };
         let objects = connection.object_server();
-        for tool in told.tools.keys() {
+        for tool in published.tools.keys() {
             self.tools -= 1;
-            let path = tool_path(&told.element, tool);
+            let path = tool_path(&published.element, tool);
             objects.remove::<ToolObject, _>(path).await?;
         }
-        let path = server_path(&told.element);
+        let path = server_path(&published.element);
         objects.remove::<ServerObject, _>(path).await?;
         Ok(())
     }

@@ -89,7 +89,7 @@ pub struct StreamSummary {
 
 /// What a tap knows about a session.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct TappedSession {
     server: Option<ServerId>,
     server_pid: Option<Pid>,
     client_pid: Option<Pid>,
@@ -102,7 +102,7 @@ pub struct Tap<W, F> {
     out: W,
     format: F,
     filter: Filter,
-    sessions: HashMap<SessionId, Known>,
+    sessions: HashMap<SessionId, TappedSession>,
     gathered: Vec<u8>,
     state: State,
 }
@@ -194,12 +194,12 @@ impl<W: Write, F: Format> Tap<W, F> {
         }
     }
 
-    fn admits(&self, known: &Known) -> bool {
+    fn admits(&self, known: &TappedSession) -> bool {
         self.filter
             .admits(known.server.as_ref(), [known.server_pid, known.client_pid])
     }
 
-    fn known(&mut self, session: &SessionId) -> Option<&mut Known> {
+    fn session(&mut self, session: &SessionId) -> Option<&mut TappedSession> {
         if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(session) {
             return None;
         }
@@ -209,7 +209,7 @@ impl<W: Write, F: Format> Tap<W, F> {
     fn learn(&mut self, event: &Event) {
         if let (Some(subject), Body::SessionStarted(SessionStarted { server, client, .. })) =
             (&event.subject, &event.body)
-            && let Some(known) = self.known(&subject.session_id)
+            && let Some(known) = self.session(&subject.session_id)
         {
             known.server = Some(subject.server_id.clone());
             known.server_pid = server
@@ -233,7 +233,7 @@ impl<W: Write, F: Format> OutputSink for Tap<W, F> {
 
 impl<W: Write, F: Format> Tap<W, F> {
     fn message(&mut self, message: &MessageSeen<'_>) {
-        if let Some(known) = self.known(&message.session.id) {
+        if let Some(known) = self.session(&message.session.id) {
             known.frames[side(message.frame.direction)] += 1;
             if known.server.as_ref() != Some(&message.session.server_id) {
                 known.server = Some(message.session.server_id.clone());

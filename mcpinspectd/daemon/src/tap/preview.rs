@@ -94,10 +94,10 @@ fn result_words(result: &RawValue, reply_to: Option<&str>) -> String {
 /// `3 tools: read, write, list`
 fn names(result: &RawValue, list: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Named {
+    struct NamedItem {
         name: Option<String>,
     }
-    let items: Vec<Named> = serde_json::from_str(member(result, list)?.get()).ok()?;
+    let items: Vec<NamedItem> = serde_json::from_str(member(result, list)?.get()).ok()?;
     let names: Vec<&str> = items
         .iter()
         .take(64)

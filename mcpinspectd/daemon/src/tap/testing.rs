@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcpinspect_core::mcp::method::MethodName;
 use mcpinspect_core::model::{Direction, Pid, ServerId, SessionId, Timestamp};
-use mcpinspect_core::session::{Answered, Exchange};
+use mcpinspect_core::session::{AnsweredRequest, Exchange};
 use mcpinspect_engine::{FrameInfo, Head, MessageKind, MessageSeen, SessionInfo};
 
 /// One message.
@@ -73,7 +73,7 @@ pub(super) fn request(method: &'static str, id: &'static str, text: &str) -> Mes
 pub(super) fn response(to: &'static str, id: &'static str, latency: u64, text: &str) -> Message {
     let mut response = Message::new(Direction::ServerToClient, MessageKind::Response, text);
     response.head.id = Some(id.into());
-    response.exchange.answers = Some(Answered {
+    response.exchange.answers = Some(AnsweredRequest {
         method: MethodName::new(to),
         sequence: 1,
     });

@@ -42,7 +42,7 @@ pub struct EventJson {
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct EventWithId<'a> {
     #[serde(flatten)]
     event: &'a Event,
     event_id: &'a str,
@@ -55,7 +55,7 @@ pub fn event_json(
     event_id: &str,
     max_bytes: usize,
 ) -> serde_json::Result<EventJson> {
-    let mut text = terminal_safe(&Whole { event, event_id })?;
+    let mut text = terminal_safe(&EventWithId { event, event_id })?;
     // It may be kept for long, and spare capacity is up to half of it.
     text.shrink_to_fit();
     if text.len() <= max_bytes {
@@ -63,7 +63,7 @@ pub fn event_json(
         return Ok(EventJson { text, truncated });
     }
     drop(text);
-    let mut value = serde_json::to_value(Whole { event, event_id })?;
+    let mut value = serde_json::to_value(EventWithId { event, event_id })?;
     if let Value::Object(fields) = &mut value {
         fields.insert("truncated".to_owned(), Value::Bool(true));
     }

@@ -11,7 +11,7 @@ use mcpinspect_judge::registry::{Attribution, DecidedBy, DecisionKind, ItemKey, 
 
 use super::fixture::{Wire, session, tool};
 use crate::event::testing::party;
-use crate::{LOOK_EVERY, Limits, Taught};
+use crate::{LOOK_EVERY, LessonChange, Limits};
 
 const ALICE: u32 = 1000;
 /// Several signs add up to an alert; none is decisive alone.
@@ -24,7 +24,7 @@ fn watched() -> Wire {
 }
 
 /// What a decision by `by` on a tool with this description teaches.
-fn taught(description: &str, kind: DecisionKind, by: DecidedBy) -> Vec<Taught> {
+fn taught(description: &str, kind: DecisionKind, by: DecidedBy) -> Vec<LessonChange> {
     let mut wire = watched();
     wire.script = session("hers", wire.script.time()).processes(Some(party(7, ALICE)), None);
     wire.input(wire.script.start());
@@ -50,7 +50,7 @@ fn taught(description: &str, kind: DecisionKind, by: DecidedBy) -> Vec<Taught> {
 fn approving_an_alert_teaches_and_refusing_takes_back() {
     let person = DecidedBy::Person(ALICE);
     let lessons = taught(QUESTIONABLE, DecisionKind::Approve, person);
-    let [Taught::Lesson(lesson)] = lessons.as_slice() else {
+    let [LessonChange::Lesson(lesson)] = lessons.as_slice() else {
         panic!("{lessons:?}");
     };
     assert_eq!((lesson.user, &*lesson.server), (ALICE, "files"));
@@ -58,7 +58,7 @@ fn approving_an_alert_teaches_and_refusing_takes_back() {
     assert_eq!(lesson.category, Category::ForcedPrerequisite);
     assert_eq!(
         taught(QUESTIONABLE, DecisionKind::Reject, person),
-        [Taught::TakenBack {
+        [LessonChange::Withdrawn {
             user: ALICE,
             server: "files".to_owned()
         }]

@@ -296,9 +296,9 @@ fn one_engine_drives_several_outputs() {
 #[test]
 fn every_output_sees_a_judgement_before_any_is_told_the_message() {
     /// Writes into one list, under a name.
-    struct Named<'a>(&'static str, &'a std::cell::RefCell<Vec<String>>);
+    struct NamedSink<'a>(&'static str, &'a std::cell::RefCell<Vec<String>>);
 
-    impl OutputSink for Named<'_> {
+    impl OutputSink for NamedSink<'_> {
         fn output(&mut self, output: Output<'_>) {
             match output {
                 Output::Judged(_, _) => self.1.borrow_mut().push(format!("{} judged", self.0)),
@@ -314,7 +314,7 @@ fn every_output_sees_a_judgement_before_any_is_told_the_message() {
     let ping = script.line(Up, r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
     run(
         [start, ping],
-        &mut Tee(Named("one", &told), Named("other", &told)),
+        &mut Tee(NamedSink("one", &told), NamedSink("other", &told)),
     );
     assert_eq!(
         told.into_inner(),

@@ -64,9 +64,9 @@ impl InputSink for EngineSink {
 
 /// Keeps inputs.
 #[derive(Default)]
-struct Kept(Vec<Input<'static>>);
+struct RecordedInputs(Vec<Input<'static>>);
 
-impl InputSink for Kept {
+impl InputSink for RecordedInputs {
     fn input(&mut self, input: Input<'_>) {
         self.0.push(input.into_owned());
     }
@@ -340,7 +340,7 @@ impl std::io::Write for FullDisk {
 
 #[test]
 fn inputs_pass_where_they_cannot_be_recorded() {
-    let mut recorder = Recorder::new(Kept::default(), FullDisk(false)).unwrap();
+    let mut recorder = Recorder::new(RecordedInputs::default(), FullDisk(false)).unwrap();
     for input in session() {
         recorder.input(input);
     }
@@ -356,13 +356,13 @@ fn a_source_is_fed_until_it_is_exhausted_or_stopped() {
     let inputs: Vec<_> = (0..1000).map(|_| script.line(Up, "{}")).collect();
     let tape = tape(&inputs);
     let stop = AtomicBool::new(false);
-    let (mut sink, mut polls) = (Kept::default(), 0);
+    let (mut sink, mut polls) = (RecordedInputs::default(), 0);
     let mut source = TapeReader::new(&tape[..]).unwrap();
     run(&mut source, &stop, &mut sink, |_, _| polls += 1).unwrap();
     assert_eq!((sink.0.len(), polls), (1000, 4));
     assert_eq!(source.poll(&mut sink).unwrap(), Progress::Exhausted);
 
-    let mut sink = Kept::default();
+    let mut sink = RecordedInputs::default();
     let mut source = TapeReader::new(&tape[..]).unwrap();
     run(&mut source, &stop, &mut sink, |sink, _| {
         stop.store(sink.0.len() > 300, std::sync::atomic::Ordering::Release);

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail, ensure};
 use mcpinspect_core::text::escape::printable;
 use mcpinspect_judge::policy::DIRECTORY;
-use mcpinspect_process::identity::configured::Place;
+use mcpinspect_process::identity::configured::ConfigScope;
 use mcpinspect_process::identity::edit::{Change, Edited, Outcome};
 use mcpinspect_process::identity::editable;
 use mcpinspect_process::identity::editable::ClientFile;
@@ -156,7 +156,7 @@ impl ServerSelection {
         let client = self.client.as_str();
         let directory = env::current_dir().context("cannot determine the working directory")?;
         let home = env::var("HOME").ok();
-        let place = Place {
+        let place = ConfigScope {
             directory: &directory,
             home: home.as_deref(),
         };

@@ -7,7 +7,7 @@
 use mcpinspect_core::model::{
     Action, Detection, ServerId, SessionId, Severity, Timestamp, ToolStatus,
 };
-use mcpinspect_core::panics::{Place, isolate};
+use mcpinspect_core::panics::{PanicLocation, isolate};
 use serde_json::value::RawValue;
 
 use super::api::{
@@ -30,21 +30,21 @@ impl Isolated {
     }
 
     fn judge(&mut self, judge: impl FnOnce(&mut dyn Detector) -> Verdict) -> Verdict {
-        isolate(|| judge(&mut *self.0)).unwrap_or_else(|place| failed(&place))
+        isolate(|| judge(&mut *self.0)).unwrap_or_else(|location| failed(&location))
     }
 
     /// For what has no verdict: the fault is logged.
     fn attempt<T>(&mut self, work: impl FnOnce(&mut dyn Detector) -> T) -> Option<T> {
         isolate(|| work(&mut *self.0))
             .inspect_err(
-                |place| tracing::error!(%place, "detection failed; please report this bug"),
+                |location| tracing::error!(%location, "detection failed; please report this bug"),
             )
             .ok()
     }
 }
 
 /// The verdict on what could not be examined.
-fn failed(place: &Place) -> Verdict {
+fn failed(location: &PanicLocation) -> Verdict {
     let detection = Detection {
         pattern: PATTERN.to_owned(),
         category: Category::HiddenInstructions.as_str().to_owned(),
@@ -52,7 +52,7 @@ fn failed(place: &Place) -> Verdict {
         matches: Vec::new(),
         field: String::new(),
         explanation: format!(
-            "Could not be examined: detection failed on it (at {place}). That is a fault of mcpinspectd, please \
+            "Could not be examined: detection failed on it (at {location}). That is a fault of mcpinspectd, please \
              report it; the text may have been written to cause it."
         ),
     };

@@ -5,12 +5,12 @@
 
 use jiff::Timestamp as Moment;
 use jiff::civil::Time;
-use mcpinspect_core::mcp::ambiguity::Place;
+use mcpinspect_core::mcp::ambiguity::MessagePart;
 use mcpinspect_core::mcp::{Outcome, json, view};
 use mcpinspect_core::model::{Direction, Severity, Timestamp};
 use serde_json::value::RawValue;
 
-use super::situation::{Found, Situation, ToolStatus};
+use super::situation::{MessageFinding, Situation, ToolStatus};
 use super::text::TextTest;
 use super::value::Root;
 
@@ -158,7 +158,7 @@ fn certain(seen: &Situation<'_>, holds: impl FnOnce() -> bool) -> Option<bool> {
     }
 }
 
-fn holds_for(category: Option<&TextTest>, found: &Found) -> bool {
+fn holds_for(category: Option<&TextTest>, found: &MessageFinding) -> bool {
     category.is_none_or(|test| test.holds(&found.category))
 }
 
@@ -197,7 +197,8 @@ impl Field {
 impl Situation<'_> {
     /// Whether it is uncertain which tool it is about.
     fn is_tool_doubtful(&self) -> bool {
-        self.doubt.is_some_and(|doubt| doubt.place <= Place::Params)
+        self.doubt
+            .is_some_and(|doubt| doubt.part <= MessagePart::Params)
     }
 }
 

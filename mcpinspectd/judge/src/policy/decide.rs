@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use mcpinspect_core::mcp::ambiguity::Place;
+use mcpinspect_core::mcp::ambiguity::MessagePart;
 use mcpinspect_core::model::Direction;
 
 use super::action::{Action, Answer, Edit};
@@ -265,7 +265,7 @@ impl Policy {
 /// The same, with a tool about which nothing is certain.
 fn of_any_tool<'a>(seen: &Situation<'a>) -> Situation<'a> {
     let place = |doubt: Doubt| Doubt {
-        place: doubt.place.min(Place::Params),
+        part: doubt.part.min(MessagePart::Params),
         ..doubt
     };
     Situation {

@@ -14,7 +14,7 @@
 //! - `condition`, `text`, `value`: what a rule asks for
 //! - `look`: the values at the paths that rules name, found in the text
 //! - [`situation`]: a message in its context
-//! - `waiting`: requests waiting for an answer
+//! - `pending_requests`: requests waiting for an answer
 //! - `memory`: what rules remember about earlier messages
 //! - `standing`: which tools a frame is about, and how they compare with what was accepted
 //! - `names`: members that are spelled almost like a meaningful one
@@ -37,13 +37,13 @@ mod look;
 mod memory;
 mod mistake;
 mod names;
+mod pending_requests;
 pub mod record;
 pub mod session;
 pub mod situation;
 mod standing;
 mod text;
 mod value;
-mod waiting;
 
 pub use action::{Action, Destination, Question};
 pub use compile::{PolicyError, PolicyFiles};

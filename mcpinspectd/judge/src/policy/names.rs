@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use mcpinspect_core::json_path::Pattern;
-use mcpinspect_core::mcp::ambiguity::Place;
+use mcpinspect_core::mcp::ambiguity::MessagePart;
 
 /// Members that JSON-RPC defines, in lower case.
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -37,20 +37,20 @@ impl Names {
         }
     }
 
-    /// Whether `key` is almost, but not quite, a name with a meaning in its place.
-    pub(super) fn is_odd(&self, place: Place, key: &str) -> bool {
-        let meant: &[&str] = match place {
-            Place::Envelope => &ENVELOPE,
-            Place::Params => &PARAMS,
-            Place::Inside => &[],
+    /// Whether `key` is almost, but not quite, a name with a meaning in its part.
+    pub(super) fn is_odd(&self, part: MessagePart, key: &str) -> bool {
+        let meant: &[&str] = match part {
+            MessagePart::Envelope => &ENVELOPE,
+            MessagePart::Params => &PARAMS,
+            MessagePart::Inside => &[],
         };
         let of_protocol = |key: &str| meant.contains(&key);
         // Most keys are exactly what they seem.
-        if of_protocol(key) || (place != Place::Envelope && self.exact.contains(key)) {
+        if of_protocol(key) || (part != MessagePart::Envelope && self.exact.contains(key)) {
             return false;
         }
         let folded = folded(key);
-        of_protocol(&folded) || (place != Place::Envelope && self.folded.contains(&*folded))
+        of_protocol(&folded) || (part != MessagePart::Envelope && self.folded.contains(&*folded))
     }
 }
 
@@ -80,20 +80,20 @@ mod tests {
         };
         let mut names = Names::default();
         names.add(&path);
-        for (place, key, odd) in [
-            (Place::Envelope, "method", false),
-            (Place::Envelope, "Method", true),
-            (Place::Envelope, "paramſ", true),
-            (Place::Envelope, "filepath", false),
-            (Place::Params, "NAME", true),
-            (Place::Params, "name", false),
-            (Place::Params, "Arguments", true),
-            (Place::Inside, "Name", false),
-            (Place::Inside, "filePath", false),
-            (Place::Inside, "filepath", true),
-            (Place::Inside, "file_path", false),
+        for (part, key, odd) in [
+            (MessagePart::Envelope, "method", false),
+            (MessagePart::Envelope, "Method", true),
+            (MessagePart::Envelope, "paramſ", true),
+            (MessagePart::Envelope, "filepath", false),
+            (MessagePart::Params, "NAME", true),
+            (MessagePart::Params, "name", false),
+            (MessagePart::Params, "Arguments", true),
+            (MessagePart::Inside, "Name", false),
+            (MessagePart::Inside, "filePath", false),
+            (MessagePart::Inside, "filepath", true),
+            (MessagePart::Inside, "file_path", false),
         ] {
-            assert_eq!(names.is_odd(place, key), odd, "{key}");
+            assert_eq!(names.is_odd(part, key), odd, "{key}");
         }
     }
 }

@@ -26,10 +26,10 @@ use serde_json::value::RawValue;
 use super::consent::Consent;
 use super::decide::Policy;
 use super::memory::Memory;
+use super::pending_requests::PendingRequests;
 use super::record::Record;
 use super::situation::{Parties, ToolStatus};
 use super::standing::{Statuses, tools_in};
-use super::waiting::Waiting;
 
 /// What an error without an id answers, according to the transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Session {
     parties: Parties,
     memory: Memory,
     /// Requests without an answer, by [`Direction`].
-    waiting: [Waiting; 2],
+    pending: [PendingRequests; 2],
     statuses: Statuses,
     /// Whether what is kept back happens anyway.
     is_recorded: bool,
@@ -111,7 +111,7 @@ impl Session {
             policy,
             parties,
             memory: Memory::default(),
-            waiting: Default::default(),
+            pending: Default::default(),
             statuses: Statuses::default(),
             is_recorded: false,
             ends_at_returns: true,
@@ -137,7 +137,7 @@ impl Session {
     pub fn over_http(self) -> Self {
         Self {
             ends_at_returns: false,
-            waiting: [Waiting::repeating(), Waiting::repeating()],
+            pending: [PendingRequests::repeating(), PendingRequests::repeating()],
             ..self
         }
     }
@@ -160,14 +160,14 @@ impl Session {
     pub fn watched(self) -> Self {
         Self {
             is_watched: true,
-            waiting: [Waiting::of_many(), Waiting::of_many()],
+            pending: [PendingRequests::of_many(), PendingRequests::of_many()],
             ..self.recorded()
         }
     }
 
     /// How many requests of both directions wait for an answer.
     pub fn waiting(&self) -> usize {
-        self.waiting.iter().map(Waiting::count).sum()
+        self.pending.iter().map(PendingRequests::count).sum()
     }
 
     /// Sets the server's name, which may become known late.
@@ -203,15 +203,15 @@ impl Session {
         ask: &mut dyn FnMut(&str, Option<&RawValue>),
     ) {
         let mut each = |parsed: &Parsed<'_>| {
-            let asked = match &parsed.message {
+            let target = match &parsed.message {
                 Message::Response(response) => response.id.as_ref().and_then(|id| {
-                    let waiting = &self.waiting[direction.reverse() as usize];
-                    waiting.peek(self.exchange, id.0)
+                    let pending = &self.pending[direction.reverse() as usize];
+                    pending.peek(self.exchange, id.0)
                 }),
                 _ => None,
             };
-            let asked = asked.map(|asked| (&*asked.method, asked.tool.as_deref()));
-            tools_in(parsed, asked, ask);
+            let target = target.map(|target| (&*target.method, target.tool.as_deref()));
+            tools_in(parsed, target, ask);
         };
         match message::parse(frame) {
             Ok(Payload::Single(parsed)) => each(&parsed),

@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use mcpinspect_core::mcp::Outcome;
-use mcpinspect_core::mcp::ambiguity::Place;
+use mcpinspect_core::mcp::ambiguity::MessagePart;
 use mcpinspect_core::model::{Direction, Severity, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -69,7 +69,7 @@ impl Parties {
 
 /// A finding of detection in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MessageFinding {
     /// How bad it is.
     pub severity: Severity,
     /// What it is a sign of, such as `exfiltration`.
@@ -81,7 +81,7 @@ pub struct Found {
 pub struct Doubt {
     /// Where readers may disagree. In the envelope: about everything. In the parameters: about the tool and
     /// all values. Inside: about values.
-    pub place: Place,
+    pub part: MessagePart,
     /// Whether it is nevertheless certain that it is a request, a notification or a response.
     pub is_kind_sure: bool,
     /// The reason, as a word.
@@ -92,7 +92,7 @@ impl Doubt {
     /// A doubt about the whole message.
     pub const fn total(reason: &'static str) -> Self {
         Self {
-            place: Place::Envelope,
+            part: MessagePart::Envelope,
             is_kind_sure: false,
             reason,
         }
@@ -101,7 +101,7 @@ impl Doubt {
     /// A doubt about an answer whose request is unknown.
     pub const fn unrelated() -> Self {
         Self {
-            place: Place::Envelope,
+            part: MessagePart::Envelope,
             is_kind_sure: true,
             reason: "answers_no_request",
         }
@@ -109,7 +109,7 @@ impl Doubt {
 
     /// Whether it is about the whole message.
     pub fn is_total(&self) -> bool {
-        self.place == Place::Envelope
+        self.part == MessagePart::Envelope
     }
 }
 
@@ -133,7 +133,7 @@ pub struct Situation<'a> {
     /// Its result or error.
     pub outcome: Option<Outcome<'a>>,
     /// What detection found in it.
-    pub findings: &'a [Found],
+    pub findings: &'a [MessageFinding],
     /// Who talks to whom.
     pub parties: &'a Parties,
     /// Why it is uncertain what the receiver reads.

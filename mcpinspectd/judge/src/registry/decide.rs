@@ -195,7 +195,7 @@ impl Registry {
             .into_iter()
             .map(|(decision, decided)| {
                 self.taken = decision;
-                self.record(Write::Told { decision });
+                self.record(Write::Reported { decision });
                 decided
             })
             .collect()

@@ -55,7 +55,7 @@ impl Registry {
             }
         }
         // The tables have no order, and equal inputs must lead to equal writes.
-        decisions.sort_by(|one, other| place(one).cmp(&place(other)));
+        decisions.sort_by(|one, other| decision_key(one).cmp(&decision_key(other)));
         for decision in decisions {
             self.record(Write::Decided(decision));
         }
@@ -107,9 +107,9 @@ impl Registry {
     }
 }
 
-type Place<'a> = (&'a str, Owner, &'a ItemKey, Option<DefinitionHash>);
+type DecisionKey<'a> = (&'a str, Owner, &'a ItemKey, Option<DefinitionHash>);
 
-fn place(write: &DecisionWrite) -> Place<'_> {
+fn decision_key(write: &DecisionWrite) -> DecisionKey<'_> {
     let hash = write.decision.hash;
     (&write.server, write.owner, &write.key, hash)
 }

@@ -16,12 +16,12 @@ const GONE: &str = "no list approves it any more";
 /// What the signed lists of this machine say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    servers: HashMap<Box<str>, HashMap<ItemKey, BTreeMap<DefinitionHash, Said>>>,
+    servers: HashMap<Box<str>, HashMap<ItemKey, BTreeMap<DefinitionHash, ListVerdict>>>,
 }
 
-/// What is said about a definition.
+/// What a list decides about a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum ListVerdict {
     /// By whom it is approved, and why.
     Approved(String),
     /// Who revoked the approval, and why.
@@ -31,13 +31,14 @@ enum Said {
 impl Listed {
     /// Adds an approval; `why` says by whom.
     pub fn approve(&mut self, server: &str, key: ItemKey, hash: DefinitionHash, why: String) {
-        self.at(server, key).insert(hash, Said::Approved(why));
+        self.at(server, key)
+            .insert(hash, ListVerdict::Approved(why));
     }
 
     /// Adds why something is no longer approved. An approval on another list counts more.
     pub fn revoke(&mut self, server: &str, key: ItemKey, hash: DefinitionHash, why: String) {
-        let said = self.at(server, key);
-        said.entry(hash).or_insert(Said::Revoked(why));
+        let verdicts = self.at(server, key);
+        verdicts.entry(hash).or_insert(ListVerdict::Revoked(why));
     }
 
     /// Whether nothing is said.
@@ -45,27 +46,27 @@ impl Listed {
         self.servers.is_empty()
     }
 
-    fn at(&mut self, server: &str, key: ItemKey) -> &mut BTreeMap<DefinitionHash, Said> {
+    fn at(&mut self, server: &str, key: ItemKey) -> &mut BTreeMap<DefinitionHash, ListVerdict> {
         let items = self.servers.entry(server.into()).or_default();
         items.entry(key).or_default()
     }
 
-    fn said(&self, server: &str, key: &ItemKey, hash: DefinitionHash) -> Option<&Said> {
+    fn verdict(&self, server: &str, key: &ItemKey, hash: DefinitionHash) -> Option<&ListVerdict> {
         self.servers.get(server)?.get(key)?.get(&hash)
     }
 
     /// By whom a definition is approved, if it is.
     pub fn approval(&self, server: &str, key: &ItemKey, hash: DefinitionHash) -> Option<&str> {
-        match self.said(server, key, hash)? {
-            Said::Approved(why) => Some(why),
-            Said::Revoked(_) => None,
+        match self.verdict(server, key, hash)? {
+            ListVerdict::Approved(why) => Some(why),
+            ListVerdict::Revoked(_) => None,
         }
     }
 
     /// Why a definition is not approved.
     pub(super) fn refusal(&self, server: &str, key: &ItemKey, hash: DefinitionHash) -> String {
-        match self.said(server, key, hash) {
-            Some(Said::Revoked(why)) => why.clone(),
+        match self.verdict(server, key, hash) {
+            Some(ListVerdict::Revoked(why)) => why.clone(),
             _ => GONE.to_owned(),
         }
     }

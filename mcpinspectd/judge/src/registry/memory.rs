@@ -20,7 +20,7 @@ use super::storage::{
 /// Keeps everything in memory, by the rules of the database.
 #[derive(Debug, Default)]
 pub struct MemoryStorage {
-    items: BTreeMap<Place, Item>,
+    items: BTreeMap<SortKey, Item>,
     names: Vec<(Owner, Arc<str>, Arc<str>)>,
     /// The last number given to a decision.
     last_decision: i64,
@@ -29,7 +29,7 @@ pub struct MemoryStorage {
 }
 
 /// Orders items as lists show them: by server, by owner, by the word of the kind, by name.
-type Place = (Arc<str>, Owner, &'static str, Box<str>);
+type SortKey = (Arc<str>, Owner, &'static str, Box<str>);
 
 #[derive(Debug)]
 struct Item {
@@ -47,18 +47,18 @@ struct Item {
 #[derive(Debug)]
 struct NumberedDecision {
     number: i64,
-    told: bool,
+    reported: bool,
     decision: Decision,
 }
 
-fn place(server: ServerOf<'_>, key: &ItemKey) -> Place {
+fn sort_key(server: ServerOf<'_>, key: &ItemKey) -> SortKey {
     let kind = key.kind.as_str();
     (server.server.into(), server.owner, kind, key.name.clone())
 }
 
 impl MemoryStorage {
     fn item(&self, server: ServerOf<'_>, key: &ItemKey) -> Option<&Item> {
-        self.items.get(&place(server, key))
+        self.items.get(&sort_key(server, key))
     }
 
     fn write(&mut self, write: Write) {
@@ -73,8 +73,8 @@ impl MemoryStorage {
                 session,
                 pin,
             } => {
-                let place = place(ServerOf::new(owner, &server), &key);
-                let item = self.items.entry(place).or_insert(Item {
+                let sort_key = sort_key(ServerOf::new(owner, &server), &key);
+                let item = self.items.entry(sort_key).or_insert(Item {
                     key,
                     pinned: None,
                     pinned_at: None,
@@ -93,8 +93,8 @@ impl MemoryStorage {
                 key,
                 time,
             } => {
-                let place = place(ServerOf::new(owner, &server), &key);
-                if let Some(item) = self.items.get_mut(&place) {
+                let sort_key = sort_key(ServerOf::new(owner, &server), &key);
+                if let Some(item) = self.items.get_mut(&sort_key) {
                     item.removed_at = Some(time);
                 }
             }
@@ -105,10 +105,12 @@ impl MemoryStorage {
                 key,
                 hash,
             } => {
-                let old = self.items.get(&place(ServerOf::new(from, &server), &key));
+                let old = self
+                    .items
+                    .get(&sort_key(ServerOf::new(from, &server), &key));
                 if let Some(copy) = old.map(|old| old.adopted(hash)) {
-                    let place = place(ServerOf::new(owner, &server), &key);
-                    self.items.entry(place).or_insert(copy);
+                    let sort_key = sort_key(ServerOf::new(owner, &server), &key);
+                    self.items.entry(sort_key).or_insert(copy);
                 }
             }
             Write::Named {
@@ -128,19 +130,19 @@ impl MemoryStorage {
                 }
             }
             Write::Evicted { owner, server, key } => {
-                let place = place(ServerOf::new(owner, &server), &key);
+                let sort_key = sort_key(ServerOf::new(owner, &server), &key);
                 let goes = |item: &Item| !item.is_decided() || owner == Owner::Earlier;
-                if self.items.get(&place).is_some_and(goes) {
-                    self.items.remove(&place);
+                if self.items.get(&sort_key).is_some_and(goes) {
+                    self.items.remove(&sort_key);
                 }
             }
             Write::Decided(decision) => {
                 self.write_decision(decision);
             }
-            Write::Told { decision } => {
+            Write::Reported { decision } => {
                 let mut decisions = self.items.values_mut().flat_map(|item| &mut item.decisions);
                 if let Some(found) = decisions.find(|found| found.number == decision) {
-                    found.told = true;
+                    found.reported = true;
                 }
             }
         }
@@ -148,15 +150,15 @@ impl MemoryStorage {
 
     /// The items that lists show.
     fn shown(&self) -> impl Iterator<Item = (&Arc<str>, Owner, &Item)> {
-        let is_shown = |(server, owner, kind, name): &Place| {
-            let is_the_same = |(of, by, other, called): &Place| {
+        let is_shown = |(server, owner, kind, name): &SortKey| {
+            let is_the_same = |(of, by, other, called): &SortKey| {
                 of == server && *by != Owner::Earlier && other == kind && called == name
             };
             *owner != Owner::Earlier || !self.items.keys().any(is_the_same)
         };
         let known = self.items.iter().filter(|(_, item)| !item.forgotten);
         known
-            .filter(move |(place, _)| is_shown(place))
+            .filter(move |(sort_key, _)| is_shown(sort_key))
             .map(|((server, owner, ..), item)| (server, *owner, item))
     }
 
@@ -167,10 +169,10 @@ impl MemoryStorage {
             .iter()
             .filter(|((of, by, ..), item)| **of == *server && *by == owner && !item.forgotten);
         let copies: Vec<_> = old
-            .map(|(_, item)| (place(ServerOf::new(owner, to), &item.key), item.copy()))
+            .map(|(_, item)| (sort_key(ServerOf::new(owner, to), &item.key), item.copy()))
             .collect();
-        for (place, copy) in copies {
-            self.items.entry(place).or_insert(copy);
+        for (sort_key, copy) in copies {
+            self.items.entry(sort_key).or_insert(copy);
         }
     }
 
@@ -185,9 +187,10 @@ impl MemoryStorage {
         } = write;
         let server = ServerOf::new(owner, &server);
         if decision.kind == DecisionKind::Forget && owner != Owner::Earlier {
-            self.items.remove(&place(server.of(Owner::Earlier), &key));
+            self.items
+                .remove(&sort_key(server.of(Owner::Earlier), &key));
         }
-        let Some(item) = self.items.get_mut(&place(server, &key)) else {
+        let Some(item) = self.items.get_mut(&sort_key(server, &key)) else {
             return false;
         };
         if decision.kind == DecisionKind::Forget {
@@ -204,7 +207,7 @@ impl MemoryStorage {
         let is_policy = decision.by == DecidedBy::Policy;
         item.decisions.push(NumberedDecision {
             number: self.last_decision,
-            told: false,
+            reported: false,
             decision,
         });
         if is_policy {
@@ -262,9 +265,9 @@ impl Item {
     /// A copy for an owner who takes this one over and has shown the definition with this hash.
     fn adopted(&self, hash: DefinitionHash) -> Self {
         let shown = self.versions.iter().filter(|version| version.hash == hash);
-        let told = self.decisions.iter().map(|numbered| NumberedDecision {
+        let reported = self.decisions.iter().map(|numbered| NumberedDecision {
             number: numbered.number,
-            told: true,
+            reported: true,
             decision: numbered.decision.clone(),
         });
         Self {
@@ -272,7 +275,7 @@ impl Item {
             current: hash,
             removed_at: None,
             versions: shown.cloned().collect(),
-            decisions: told.collect(),
+            decisions: reported.collect(),
             ..*self
         }
     }
@@ -314,7 +317,7 @@ impl Item {
                 return true;
             }
             excess -= 1;
-            !numbered.told
+            !numbered.reported
         });
     }
 
@@ -442,7 +445,7 @@ impl Storage for MemoryStorage {
                 let untold = item
                     .decisions
                     .iter()
-                    .filter(|numbered| !numbered.told && numbered.number > decision);
+                    .filter(|numbered| !numbered.reported && numbered.number > decision);
                 untold.map(move |numbered| {
                     let decided = ItemDecision {
                         owner: *owner,

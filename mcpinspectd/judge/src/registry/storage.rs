@@ -109,7 +109,7 @@ pub enum Write {
     /// The policy or a list decided something, or a person about several items at once.
     Decided(DecisionWrite),
     /// An event reported a decision. Must not be written before that event was emitted.
-    Told {
+    Reported {
         /// The decision's number.
         decision: i64,
     },

@@ -1,7 +1,7 @@
 //! The answers to calls.
 
 use mcpinspect_engine::answer::{Answer, QueryError};
-use mcpinspect_engine::recall::{Question, Search};
+use mcpinspect_engine::history::{HistoryQuery, Search};
 use mcpinspect_judge::registry::diff::diff;
 use mcpinspect_store::query;
 use serde::Serialize;
@@ -143,7 +143,7 @@ fn compare(source: &QuerySource, request: &DiffTool) -> Result<Value, Value> {
 
 fn search(source: &QuerySource, request: SearchMessages) -> Result<Value, Value> {
     let invalid = |message: String| failed(&QueryError::invalid(message));
-    let question = Question::Search(Search {
+    let question = HistoryQuery::Search(Search {
         text: request.text.unwrap_or_default(),
         method: request.method,
         server: request.server,

@@ -18,8 +18,9 @@ use mcpinspect_cli::terminal::Reader;
 use mcpinspect_core::model::Timestamp;
 use mcpinspect_core::text::escape::{is_hidden, printable};
 use mcpinspect_core::text::human::{duration, moment, size};
-use mcpinspect_engine::recall::{
-    MAX_ROWS, Question, Recall as _, RecordedEvent, RecordedMessage, RecordedSession, Viewer,
+use mcpinspect_engine::history::{
+    HistoryQuery, HistoryReader as _, MAX_ROWS, RecordedEvent, RecordedMessage, RecordedSession,
+    Viewer,
 };
 use mcpinspect_settings::config::Config;
 use mcpinspect_store::messages::StoreFile;
@@ -80,10 +81,10 @@ impl StoreLocation {
     }
 
     /// The rows of an answer, as lines of JSON.
-    pub fn ask(&self, question: &Question) -> anyhow::Result<Vec<String>> {
+    pub fn ask(&self, question: &HistoryQuery) -> anyhow::Result<Vec<String>> {
         match self.file()? {
             Some(path) => StoreFile::new(&path)
-                .recall(question, Viewer::All)
+                .query_history(question, Viewer::All)
                 .with_context(|| path.display().to_string()),
             None => {
                 let question = serde_json::to_string(question)?;
@@ -96,7 +97,7 @@ impl StoreLocation {
     }
 
     /// The rows of an answer.
-    fn ask_for<T: DeserializeOwned>(&self, question: &Question) -> anyhow::Result<Vec<T>> {
+    fn ask_for<T: DeserializeOwned>(&self, question: &HistoryQuery) -> anyhow::Result<Vec<T>> {
         let rows = self.ask(question)?;
         rows.iter()
             .map(|row| serde_json::from_str(row).context("invalid row in the answer"))
@@ -105,7 +106,7 @@ impl StoreLocation {
 
     /// The session with this id, or whose id begins with it.
     pub fn session(&self, id: &str) -> anyhow::Result<RecordedSession> {
-        let question = Question::Sessions {
+        let question = HistoryQuery::Sessions {
             server: None,
             since: None,
             session: Some(id.to_owned()),
@@ -135,7 +136,7 @@ impl StoreLocation {
 
     /// The events about a session, in order.
     pub fn events(&self, session: &str) -> anyhow::Result<Vec<RecordedEvent>> {
-        self.ask_for(&Question::Events {
+        self.ask_for(&HistoryQuery::Events {
             session: session.to_owned(),
             limit: MAX_ROWS,
         })
@@ -149,7 +150,7 @@ impl StoreLocation {
     ) -> anyhow::Result<()> {
         let mut after = 0;
         loop {
-            let rows = self.ask(&Question::Messages {
+            let rows = self.ask(&HistoryQuery::Messages {
                 session: session.to_owned(),
                 after,
                 limit: PAGE,

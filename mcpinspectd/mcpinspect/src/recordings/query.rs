@@ -12,7 +12,7 @@ use mcpinspect_cli::terminal::table::aligned;
 use mcpinspect_core::text::escape::printable;
 use mcpinspect_engine::answer::{Answer, Queries as _, QueryError};
 use mcpinspect_engine::event::json::terminal_safe;
-use mcpinspect_engine::recall::Viewer;
+use mcpinspect_engine::history::Viewer;
 use mcpinspect_store::query;
 use mcpinspect_store::query::{ViewHelp, Worker};
 use serde_json::Value;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use mcpinspect_cli::terminal;
 use mcpinspect_core::text::escape::printable;
-use mcpinspect_engine::recall;
-use mcpinspect_engine::recall::{Question, RecordedMessage};
+use mcpinspect_engine::history;
+use mcpinspect_engine::history::{HistoryQuery, RecordedMessage};
 
 use super::show::headline;
 use super::{Listing, NAME, content, print_rows, width};
@@ -37,7 +37,7 @@ pub struct Search {
 impl Search {
     /// Exits with status 1 if nothing was found.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let question = Question::Search(recall::Search {
+        let question = HistoryQuery::Search(history::Search {
             text: self.text.join(" "),
             method: self.method.clone(),
             server: self.server.clone(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mcpinspect_cli::terminal;
 use mcpinspect_cli::terminal::table::aligned;
 use mcpinspect_core::text::escape::printable;
-use mcpinspect_engine::recall::{Question, RecordedSession};
+use mcpinspect_engine::history::{HistoryQuery, RecordedSession};
 
 use super::{Listing, NAME, moment, print_rows, size};
 
@@ -21,7 +21,7 @@ pub struct Sessions {
 
 impl Sessions {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let question = Question::Sessions {
+        let question = HistoryQuery::Sessions {
             server: self.server.clone(),
             since: self.listing.since,
             session: None,

@@ -8,7 +8,7 @@ use mcpinspect_cli::terminal;
 use mcpinspect_cli::terminal::{Reader, wants_colour};
 use mcpinspect_core::model::Severity;
 use mcpinspect_core::text::escape::printable;
-use mcpinspect_engine::recall::{RecordedEvent, RecordedMessage, RecordedSession};
+use mcpinspect_engine::history::{RecordedEvent, RecordedMessage, RecordedSession};
 
 use super::{NAME, StoreLocation, content, duration, moment, print_row, size, width};
 

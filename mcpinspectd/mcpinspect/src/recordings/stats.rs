@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use mcpinspect_cli::terminal;
 use mcpinspect_cli::terminal::table::aligned;
 use mcpinspect_core::text::escape::printable;
-use mcpinspect_engine::recall::{CallStatistics, Question};
+use mcpinspect_engine::history::{CallStatistics, HistoryQuery};
 
 use super::{NAME, StoreLocation, duration, print_rows, size};
 
@@ -27,7 +27,7 @@ pub struct Stats {
 
 impl Stats {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let question = Question::Statistics {
+        let question = HistoryQuery::Statistics {
             server: self.server.clone(),
             days: self.days,
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use mcpinspect_bus::rows::SessionRow;
 use mcpinspect_core::model::{ContainmentAction, Severity, Timestamp};
-use mcpinspect_engine::recall::{CallStatistics, RecordedMessage, RecordedSession};
+use mcpinspect_engine::history::{CallStatistics, RecordedMessage, RecordedSession};
 
 use super::table::{List, Tone};
 use super::traffic::{ServerKey, Traffic};

@@ -13,8 +13,8 @@ use mcpinspect_bus::client;
 use mcpinspect_bus::client::{ClientError, ManagerProxy, answer};
 use mcpinspect_bus::rows::{BUSY, NO_UID, SignalRow};
 use mcpinspect_core::model::{ContainmentAction, Severity, Timestamp};
-use mcpinspect_engine::recall::{
-    MAX_ROWS, Question, Recall as _, RecallError, RecordedMessage, Viewer,
+use mcpinspect_engine::history::{
+    HistoryError, HistoryQuery, HistoryReader as _, MAX_ROWS, RecordedMessage, Viewer,
 };
 use mcpinspect_store::messages::StoreFile;
 use serde::Deserialize;
@@ -191,7 +191,7 @@ impl Source {
         if self.is_off {
             return (Err(not_recorded()), false);
         }
-        let question = |session: Option<String>, after, limit| Question::Latest {
+        let question = |session: Option<String>, after, limit| HistoryQuery::Latest {
             session,
             after,
             before: None,
@@ -226,11 +226,12 @@ impl Source {
     }
 
     /// The rows of an answer from the store.
-    async fn request<T: DeserializeOwned>(&self, question: Question) -> Result<Vec<T>, String> {
+    async fn request<T: DeserializeOwned>(&self, question: HistoryQuery) -> Result<Vec<T>, String> {
         let rows = match (&self.file, &self.manager) {
             (Some(path), _) => {
                 let file = StoreFile::new(path);
-                let asked = spawn_blocking(move || file.recall(&question, Viewer::All)).await;
+                let asked =
+                    spawn_blocking(move || file.query_history(&question, Viewer::All)).await;
                 let asked = asked.map_err(|error| error.to_string())?;
                 asked.map_err(|error| error.to_string())
             }
@@ -242,7 +243,7 @@ impl Source {
             (None, None) => Err(ClientError::NotRunning.to_string()),
         };
         let rows = rows.map_err(
-            |problem| match problem == RecallError::Nothing.to_string() {
+            |problem| match problem == HistoryError::Nothing.to_string() {
                 true => not_recorded(),
                 false => problem,
             },
@@ -261,7 +262,7 @@ impl Source {
                 Answer::Server { server_key, result }
             }
             ViewRequest::Messages { session, before } => {
-                let question = Question::Latest {
+                let question = HistoryQuery::Latest {
                     session: Some(session.clone()),
                     after: None,
                     before,
@@ -275,7 +276,7 @@ impl Source {
                 }
             }
             ViewRequest::Message(number) => {
-                let result = self.request(Question::Message { number }).await;
+                let result = self.request(HistoryQuery::Message { number }).await;
                 let result = result.map(|mut messages| messages.pop().map(Box::new));
                 Answer::Message { number, result }
             }
@@ -304,13 +305,13 @@ impl Source {
         &self,
         (server, _): &ServerKey,
     ) -> Result<(Vec<S>, Vec<C>), String> {
-        let sessions = Question::Sessions {
+        let sessions = HistoryQuery::Sessions {
             server: Some(server.clone()),
             since: None,
             session: None,
             limit: SESSIONS,
         };
-        let calls = Question::Statistics {
+        let calls = HistoryQuery::Statistics {
             server: Some(server.clone()),
             days: None,
         };

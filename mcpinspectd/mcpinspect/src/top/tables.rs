@@ -3,7 +3,7 @@
 use mcpinspect_core::model::{Severity, Timestamp};
 use mcpinspect_core::text::escape::printable;
 use mcpinspect_core::text::human::{duration, moment, size};
-use mcpinspect_engine::recall::{CallStatistics, RecordedMessage, RecordedSession};
+use mcpinspect_engine::history::{CallStatistics, RecordedMessage, RecordedSession};
 
 use super::model::{Finding, ServerView, SessionView, State, Tab, View, WatchedServer};
 use super::table::{Cell, Column, Row, Table, Tone};

@@ -2,7 +2,7 @@
 
 use mcpinspect_bus::rows::SessionRow;
 use mcpinspect_core::model::{Severity, Timestamp};
-use mcpinspect_engine::recall::{CallStatistics, RecordedMessage, RecordedSession};
+use mcpinspect_engine::history::{CallStatistics, RecordedMessage, RecordedSession};
 use serde_json::json;
 
 use super::model::{Daemon, Finding, State, TopSnapshot, WatchedServer};

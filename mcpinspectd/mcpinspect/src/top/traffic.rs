@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use mcpinspect_core::model::Timestamp;
-use mcpinspect_engine::recall::RecordedMessage;
+use mcpinspect_engine::history::RecordedMessage;
 
 /// Seconds to look back.
 pub const WINDOW: usize = 60;

@@ -159,13 +159,13 @@ trait Owned {
     fn uid(&self) -> Option<u32>;
 }
 
-impl Owned for mcpinspect_engine::recall::RecordedSession {
+impl Owned for mcpinspect_engine::history::RecordedSession {
     fn uid(&self) -> Option<u32> {
         self.uid
     }
 }
 
-impl Owned for mcpinspect_engine::recall::CallStatistics {
+impl Owned for mcpinspect_engine::history::CallStatistics {
     fn uid(&self) -> Option<u32> {
         self.uid
     }
@@ -173,7 +173,7 @@ impl Owned for mcpinspect_engine::recall::CallStatistics {
 
 fn session_answered(
     view: &mut SessionView,
-    result: Result<Vec<mcpinspect_engine::recall::RecordedMessage>, String>,
+    result: Result<Vec<mcpinspect_engine::history::RecordedMessage>, String>,
     before: Option<i64>,
 ) {
     // A user at the end stays there.

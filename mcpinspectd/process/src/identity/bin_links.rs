@@ -17,11 +17,11 @@ use std::path::Path;
 
 use mcpinspect_core::model::Pid;
 
-use super::node_modules::{self, Place};
+use super::node_modules::{self, NodeModulesPath};
 use super::normal;
 use crate::info::{ProcessSnapshot, start_time};
 use crate::root::Root;
-use crate::walk::{Budget, Entry, Found, LastLink, walk};
+use crate::walk::{Budget, Entry, LastLink, ResolvedPath, walk};
 
 /// Most directories to search for one server, each in some microseconds.
 const MAX_STEPS: u32 = 4096;
@@ -99,7 +99,7 @@ impl BinLinks {
         self.root.get_or_init(open).as_ref()
     }
 
-    fn look(&self, path: &str) -> Option<Found> {
+    fn look(&self, path: &str) -> Option<ResolvedPath> {
         let root = self.root()?;
         let (directory, reader) = (root.directory(), root.reader());
         walk(directory, reader, path, LastLink::Keep, &self.budget)
@@ -108,7 +108,7 @@ impl BinLinks {
     fn follow(&self, command: &str) -> Option<String> {
         let mut path = command.to_owned();
         for hop in 0..MAX_HOPS {
-            let Found {
+            let ResolvedPath {
                 directory, entry, ..
             } = self.look(&path)?;
             let target = match entry {
@@ -128,7 +128,7 @@ impl BinLinks {
                 }
             };
             path = normal::join(&directory, &target);
-            if let Some(Place::Package(name)) = node_modules::place(&path) {
+            if let Some(NodeModulesPath::Package(name)) = node_modules::locate(&path) {
                 return node_modules::is_package_name(&name).then_some(name);
             }
         }
@@ -140,7 +140,7 @@ impl BinLinks {
     fn project(&self, directory: &str) -> Option<String> {
         for level in levels(Path::new(directory)) {
             let manifest = self.look(&format!("{level}/package.json"));
-            if let Some(Found {
+            if let Some(ResolvedPath {
                 entry: Entry::File(file),
                 ..
             }) = manifest

@@ -27,7 +27,7 @@ const MAX_CACHED: usize = 256;
 
 /// A name for a server, and the client whose configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct ConfiguredName {
     /// As written in the file, not cleaned.
     pub name: String,
     /// The client, such as `claude-code`.
@@ -154,7 +154,7 @@ impl ClientConfigs {
     /// The name of the server that was launched this way, if a configuration of its user describes it.
     /// If the client is known, its own files are searched first, then project files, then the
     /// user's. `links` finds the packages behind commands.
-    pub(super) fn name_of(&self, launch: &Launch, links: &BinLinks) -> Option<Named> {
+    pub(super) fn name_of(&self, launch: &Launch, links: &BinLinks) -> Option<ConfiguredName> {
         let server = launch.chain.first()?;
         let mut files = files_for(launch);
         let client = launch
@@ -173,7 +173,7 @@ impl ClientConfigs {
                 .iter()
                 .find(|server| matching::matches(server, launch, links))
             {
-                return Some(Named {
+                return Some(ConfiguredName {
                     name: server.name.clone(),
                     client: file.client,
                 });
@@ -189,7 +189,7 @@ impl ClientConfigs {
         url: &str,
         client: &ProcessSnapshot,
         home: Option<&str>,
-    ) -> Option<Named> {
+    ) -> Option<ConfiguredName> {
         let directory = client.cwd.as_deref();
         let mut files = files_from(Path::new(directory.unwrap_or("/")), home);
         let own = program_of(client);
@@ -201,7 +201,7 @@ impl ClientConfigs {
             let servers = self.servers(&path, file.layout, &reader);
             let mut urls = servers.urls_for(directory);
             let found = urls.find(|one| same_url::is_same(&one.url, url))?;
-            Some(Named {
+            Some(ConfiguredName {
                 name: found.name.clone(),
                 client: file.client,
             })

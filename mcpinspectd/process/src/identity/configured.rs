@@ -17,7 +17,7 @@ use crate::reader::Reader;
 
 /// How a configured server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ServerAccess {
     /// Its process is started.
     Process {
         /// The program and its arguments.
@@ -56,7 +56,7 @@ pub enum ConfiguredError {
 
 /// Whose configurations to read, and from where.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ConfigScope<'a> {
     /// The working directory; projects above it count.
     pub directory: &'a Path,
     /// The home directory.
@@ -69,20 +69,20 @@ pub struct Place<'a> {
 /// There is none, or its description cannot be used.
 pub fn find(
     name: &str,
-    place: Place<'_>,
+    scope: ConfigScope<'_>,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Way, ConfiguredError> {
+) -> Result<ServerAccess, ConfiguredError> {
     let own = Pid(std::process::id());
     let reader = Reader::of(own, rustix::process::geteuid().as_raw());
     let of_client = name.split_once(':');
-    let described = clients::described(name, place.directory, place.home, &reader).next();
+    let described = clients::described(name, scope.directory, scope.home, &reader).next();
     let described = described.or_else(|| {
         let (client, name) = of_client?;
-        clients::described(name, place.directory, place.home, &reader)
+        clients::described(name, scope.directory, scope.home, &reader)
             .find(|described| described.client == client)
     });
     match described {
-        Some(described) => way(&described, name, place, &variable),
+        Some(described) => way(&described, name, scope, &variable),
         None => Err(ConfiguredError::Unknown(name.to_owned())),
     }
 }
@@ -107,9 +107,9 @@ struct Description {
 fn way(
     described: &Described,
     name: &str,
-    place: Place<'_>,
+    scope: ConfigScope<'_>,
     variable: &impl Fn(&str) -> Option<String>,
-) -> Result<Way, ConfiguredError> {
+) -> Result<ServerAccess, ConfiguredError> {
     let incomplete = |reason: String| ConfiguredError::Unusable {
         name: name.to_owned(),
         file: described.file.clone(),
@@ -118,7 +118,7 @@ fn way(
     let description: Description =
         serde_json::from_str(&described.text).map_err(|error| incomplete(error.to_string()))?;
     let fill = |text: String| {
-        filled(&text, place, variable).map_err(|name| {
+        filled(&text, scope, variable).map_err(|name| {
             incomplete(format!(
                 "it uses `{name}`, which is not set in the environment"
             ))
@@ -134,7 +134,7 @@ fn way(
         let command = config_file::argv(command, description.args).into_iter();
         let environment = description.env.into_iter();
         let environment = environment.map(|(name, value)| (name, value.text()));
-        return Ok(Way::Process {
+        return Ok(ServerAccess::Process {
             command: command.map(&fill).collect::<Result<_, _>>()?,
             directory: description.cwd.map(&fill).transpose()?.map(PathBuf::from),
             environment: fill_all(environment.collect())?,
@@ -142,7 +142,7 @@ fn way(
     }
     let url = description.url.or(description.http_url);
     match url.or(description.server_url) {
-        Some(url) => Ok(Way::Url {
+        Some(url) => Ok(ServerAccess::Url {
             url: fill(url)?,
             headers: fill_all(description.headers.into_iter().collect())?,
         }),
@@ -157,7 +157,7 @@ fn way(
 /// The one that has no value, or that only a client can ask for (`${input:key}`).
 pub fn filled(
     text: &str,
-    place: Place<'_>,
+    scope: ConfigScope<'_>,
     variable: &impl Fn(&str) -> Option<String>,
 ) -> Result<String, String> {
     let mut whole = String::new();
@@ -172,8 +172,8 @@ pub fn filled(
             None => (inner.strip_prefix("env:").unwrap_or(inner), None),
         };
         let value = match name {
-            "userHome" => place.home.map(str::to_owned),
-            "workspaceFolder" => place.directory.to_str().map(str::to_owned),
+            "userHome" => scope.home.map(str::to_owned),
+            "workspaceFolder" => scope.directory.to_str().map(str::to_owned),
             name => variable(name),
         };
         match value.or(default) {
@@ -213,20 +213,20 @@ mod tests {
             fs::write(path, format!("// a comment\n{value}")).unwrap();
         }
 
-        fn find(&self, name: &str) -> Result<Way, ConfiguredError> {
+        fn find(&self, name: &str) -> Result<ServerAccess, ConfiguredError> {
             let (directory, home) = (self.path("home/p/src"), self.path("home"));
-            let place = Place {
+            let scope = ConfigScope {
                 directory: &directory,
                 home: home.to_str(),
             };
-            find(name, place, |name| {
+            find(name, scope, |name| {
                 (name == "TOKEN").then(|| "t0ken".to_owned())
             })
         }
     }
 
-    fn process(command: &[&str]) -> Way {
-        Way::Process {
+    fn process(command: &[&str]) -> ServerAccess {
+        ServerAccess::Process {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             directory: None,
             environment: Vec::new(),
@@ -276,7 +276,7 @@ mod tests {
         };
         assert_eq!(
             folders.find("full").unwrap(),
-            Way::Process {
+            ServerAccess::Process {
                 command: vec![
                     "npx".into(),
                     "-y".into(),
@@ -294,7 +294,7 @@ mod tests {
         );
         assert_eq!(
             folders.find("http").unwrap(),
-            Way::Url {
+            ServerAccess::Url {
                 url: "https://example.org/t0ken".to_owned(),
                 headers: pairs(&[("Authorization", "Bearer t0ken")]),
             }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::clients;
 use super::config_file::{self, Layout};
-use super::configured::Place;
+use super::configured::ConfigScope;
 use super::edit::{Change, EditError, Edited, edit};
 use super::normal;
 
@@ -60,9 +60,9 @@ impl ClientFile {
 
 /// The configurations of a client that exist: those of the project first, then the user's. `None` if there
 /// is no client of this name.
-pub fn of_client(client: &str, place: Place<'_>) -> Option<Vec<ClientFile>> {
+pub fn of_client(client: &str, scope: ConfigScope<'_>) -> Option<Vec<ClientFile>> {
     clients::known().find(|file| file.client == client)?;
-    let files = clients::files_from(place.directory, place.home).into_iter();
+    let files = clients::files_from(scope.directory, scope.home).into_iter();
     let files = files.filter(|(file, path)| file.client == client && path.exists());
     let files = files.map(|(file, path)| ClientFile {
         path,

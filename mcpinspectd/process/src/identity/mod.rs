@@ -41,7 +41,7 @@ use mcpinspect_core::model::{FormerIdentity, Pid, ServerId, ServerIdentity, publ
 use sha2::{Digest, Sha256};
 
 use self::bin_links::BinLinks;
-use self::clients::{ClientConfigs, Named};
+use self::clients::{ClientConfigs, ConfiguredName};
 use self::command::{Invocation, LaunchSource};
 pub use self::examiner::Examiner;
 use self::fingerprint::shortened;
@@ -139,7 +139,7 @@ pub fn unknown() -> ServerIdentity {
 fn with_name(
     launch: &Launch,
     decisive: Option<Invocation>,
-    named: Option<Named>,
+    named: Option<ConfiguredName>,
 ) -> ServerIdentity {
     let Some(mut invocation) = decisive else {
         return unknown();
@@ -186,7 +186,7 @@ fn of_guard(server: &ServerIdentity) -> ServerIdentity {
 fn of_invocation(
     invocation: &Invocation,
     home: Option<&str>,
-    named: Option<&Named>,
+    named: Option<&ConfiguredName>,
 ) -> ServerIdentity {
     let is_file = matches!(
         invocation.source,

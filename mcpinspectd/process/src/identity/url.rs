@@ -3,7 +3,7 @@
 use mcpinspect_core::model::{ServerId, ServerIdentity};
 use sha2::{Digest as _, Sha256};
 
-use super::clients::{ClientConfigs, Named};
+use super::clients::{ClientConfigs, ConfiguredName};
 use super::fingerprint::shortened;
 use super::{launch, normal};
 use crate::ProcessInfo;
@@ -26,7 +26,7 @@ pub fn of_url_alone(url: &str) -> ServerIdentity {
     identity(url, None)
 }
 
-fn identity(url: &str, named: Option<&Named>) -> ServerIdentity {
+fn identity(url: &str, named: Option<&ConfiguredName>) -> ServerIdentity {
     let configured = named.and_then(|named| {
         let id = normal::clean_id(&named.name)?;
         Some((id, format!("config:{}", named.client)))

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use mcpinspect_core::model::ContainmentAction;
 use mcpinspect_core::model::{HookChoice, TlsChoice};
 use mcpinspect_engine::ContainmentPolicy;
-use mcpinspect_engine::keeping::{Content, Keep, KeepRule, KeepRules};
+use mcpinspect_engine::retention::{Retention, RetentionRule, RetentionRules, StoredContent};
 use mcpinspect_engine::{ApprovalRule, AutoApproval, Vendor};
 use mcpinspect_judge::registry::{RegistryLimits, Sharing};
 use serde::de::Error as _;
@@ -212,7 +212,7 @@ pub struct Store {
     /// The database; by default `messages.db` beside the registry.
     pub path: Option<PathBuf>,
     /// How much of each message to keep.
-    pub content: Content,
+    pub content: StoredContent,
     /// Bytes that the database may take: 16 MiB to 1 TiB. Beyond that, the oldest messages go.
     #[serde(deserialize_with = "size::store")]
     pub max_size: ByteSize,
@@ -235,7 +235,7 @@ pub struct StoreRule {
     user: Option<u32>,
     /// How much of each message to keep.
     #[serde(default)]
-    content: Option<Content>,
+    content: Option<StoredContent>,
     /// Days after which messages go: 1 to 3650.
     #[serde(default, deserialize_with = "size::some_days")]
     days: Option<u32>,
@@ -246,7 +246,7 @@ impl Default for Store {
         Self {
             enabled: true,
             path: None,
-            content: Content::Redacted,
+            content: StoredContent::Redacted,
             max_size: ByteSize(1 << 30),
             days: 30,
             rule: Vec::new(),
@@ -472,15 +472,15 @@ impl Config {
     }
 
     /// How much is kept of which messages.
-    pub fn keeping(&self) -> KeepRules {
+    pub fn keeping(&self) -> RetentionRules {
         let rules = self.store.rule.iter();
-        KeepRules {
-            default: Keep {
+        RetentionRules {
+            default: Retention {
                 content: self.store.content,
                 days: self.store.days,
             },
             rules: rules
-                .map(|rule| KeepRule {
+                .map(|rule| RetentionRule {
                     server: rule.server.as_ref().map(|glob| glob.matcher().clone()),
                     user: rule.user,
                     content: rule.content,

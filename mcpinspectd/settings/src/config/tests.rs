@@ -122,9 +122,9 @@ fn everything_can_be_set() {
     assert_eq!(config.limits.sessions, 1);
     assert_eq!(config.messages_path(), Path::new("/x/m.db"));
     let kept = config.keeping().of("github", Some(0));
-    assert_eq!((kept.content, kept.days), (Content::Metadata, 3650));
+    assert_eq!((kept.content, kept.days), (StoredContent::Metadata, 3650));
     let kept = config.keeping().of("github", Some(1));
-    assert_eq!((kept.content, kept.days), (Content::Full, 1));
+    assert_eq!((kept.content, kept.days), (StoredContent::Full, 1));
     assert!(!config.tags().is_empty());
     assert_eq!(config.approval().rules[0].vendor, Vendor::Any);
 }

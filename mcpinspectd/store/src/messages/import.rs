@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mcpinspect_engine::keeping::KeepRules;
+use mcpinspect_engine::retention::RetentionRules;
 use mcpinspect_engine::{MessageRecord, Output, OutputSink, Record};
 use rusqlite::Connection;
 
@@ -37,7 +37,7 @@ impl Import {
     ///
     /// # Errors
     /// See [`ImportError`].
-    pub fn open(path: &Path, rules: KeepRules, session: &str) -> Result<Self, ImportError> {
+    pub fn open(path: &Path, rules: RetentionRules, session: &str) -> Result<Self, ImportError> {
         let connection =
             open::create(path).map_err(|error| ImportError::Store(error.to_string()))?;
         let is_known: bool = connection

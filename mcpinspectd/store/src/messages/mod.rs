@@ -32,7 +32,7 @@ pub(crate) use read::{correlation_word, direction_word, kind_word};
 pub(crate) use tally::histogram;
 pub(crate) use texts::Texts;
 pub use thread::{Recorder, Settings};
-pub(crate) use words::{Mark, question};
+pub(crate) use words::{SearchTag, match_expression};
 
 #[cfg(test)]
 mod tests;

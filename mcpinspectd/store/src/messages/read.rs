@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use mcpinspect_core::model::Timestamp;
 use mcpinspect_core::session::Correlation;
 use mcpinspect_core::session::latency::Histogram;
-use mcpinspect_engine::recall::{
-    CallStatistics, MAX_ROWS, Question, Raw, Recall, RecallError, RecordedEvent, RecordedMessage,
-    RecordedSession, Search, Viewer,
+use mcpinspect_engine::history::{
+    CallStatistics, HistoryError, HistoryQuery, HistoryReader, MAX_ROWS, Raw, RecordedEvent,
+    RecordedMessage, RecordedSession, Search, Viewer,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, Row, params_from_iter};
@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use super::open::{self, Unusable};
 use super::tally::{self, NO_USER};
 use super::texts::Texts;
-use super::words::{self, Mark};
+use super::words::{self, SearchTag};
 use super::write::{ERROR, GAP_BEFORE, MASKED};
 
 /// Seconds that a question may take.
@@ -62,14 +62,18 @@ impl StoreFile {
     }
 }
 
-impl Recall for StoreFile {
-    fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError> {
+impl HistoryReader for StoreFile {
+    fn query_history(
+        &self,
+        question: &HistoryQuery,
+        viewer: Viewer,
+    ) -> Result<Vec<String>, HistoryError> {
         if !self.path.exists() {
-            return Err(RecallError::Nothing);
+            return Err(HistoryError::Nothing);
         }
         let mut connection = open::read(&self.path).map_err(|error| match error {
             Unusable::Failed(error) => unreadable(error),
-            other => RecallError::Unreadable(other.to_string()),
+            other => HistoryError::Unreadable(other.to_string()),
         })?;
         let end = Instant::now() + Duration::from_secs(DEADLINE);
         connection
@@ -79,10 +83,10 @@ impl Recall for StoreFile {
     }
 }
 
-fn unreadable(error: rusqlite::Error) -> RecallError {
+fn unreadable(error: rusqlite::Error) -> HistoryError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::OperationInterrupted) => RecallError::Deadline(DEADLINE),
-        _ => RecallError::Unreadable(error.to_string()),
+        Some(ErrorCode::OperationInterrupted) => HistoryError::Deadline(DEADLINE),
+        _ => HistoryError::Unreadable(error.to_string()),
     }
 }
 
@@ -129,20 +133,20 @@ impl Conditions {
 }
 
 impl Reader {
-    fn answer(&self, question: &Question) -> Result<Vec<String>, RecallError> {
+    fn answer(&self, question: &HistoryQuery) -> Result<Vec<String>, HistoryError> {
         match question {
-            Question::Sessions {
+            HistoryQuery::Sessions {
                 server,
                 since,
                 session,
                 limit,
             } => self.sessions(server.as_deref(), *since, session.as_deref(), *limit),
-            Question::Messages {
+            HistoryQuery::Messages {
                 session,
                 after,
                 limit,
             } => self.messages(session, *after, *limit),
-            Question::Latest {
+            HistoryQuery::Latest {
                 session,
                 after,
                 before,
@@ -151,10 +155,10 @@ impl Reader {
                 Some(session) => self.latest_of(session, *before, *limit),
                 None => self.latest(*after, *limit),
             },
-            Question::Message { number } => self.message(*number),
-            Question::Events { session, limit } => self.events(session, *limit),
-            Question::Search(search) => self.search(search),
-            Question::Statistics { server, days } => self.statistics(server.as_deref(), *days),
+            HistoryQuery::Message { number } => self.message(*number),
+            HistoryQuery::Events { session, limit } => self.events(session, *limit),
+            HistoryQuery::Search(search) => self.search(search),
+            HistoryQuery::Statistics { server, days } => self.statistics(server.as_deref(), *days),
         }
     }
 
@@ -164,7 +168,7 @@ impl Reader {
         since: Option<u64>,
         session: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<String>, RecallError> {
+    ) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::of(self.viewer, server);
         if let Some(since) = since {
             conditions.add("(ended IS NULL OR last >= ?)", number(since));
@@ -217,7 +221,7 @@ impl Reader {
         session: &str,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<String>, RecallError> {
+    ) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::default();
         conditions.add("session.session_id = ?", session.to_owned());
         conditions.add("message.id > ?", after);
@@ -237,7 +241,7 @@ impl Reader {
         session: &str,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<String>, RecallError> {
+    ) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::default();
         conditions.add("session.session_id = ?", session.to_owned());
         if let Some(before) = before {
@@ -257,15 +261,15 @@ impl Reader {
     }
 
     /// The latest messages of all sessions, without their texts.
-    fn latest(&self, after: Option<i64>, limit: usize) -> Result<Vec<String>, RecallError> {
+    fn latest(&self, after: Option<i64>, limit: usize) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::default();
-        // One user's messages are found by their marks: most may be another's.
+        // One user's messages are found by their tags: most may be another's.
         let (from, id, later) = match self.viewer {
             Viewer::All => ("message", "message.id", "message.id > ?"),
             Viewer::User(uid) => {
-                let mark = words::question("", [Mark::User(Some(uid))].into_iter())
-                    .map_err(RecallError::Invalid)?;
-                conditions.add("word MATCH ?", mark);
+                let tag = words::match_expression("", [SearchTag::User(Some(uid))].into_iter())
+                    .map_err(HistoryError::Invalid)?;
+                conditions.add("word MATCH ?", tag);
                 let joined = "word CROSS JOIN message ON message.id = word.rowid";
                 (joined, "word.rowid", "word.rowid > ?")
             }
@@ -283,7 +287,7 @@ impl Reader {
         self.message_rows(&sql, conditions)
     }
 
-    fn message(&self, number: i64) -> Result<Vec<String>, RecallError> {
+    fn message(&self, number: i64) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::default();
         conditions.add("message.id = ?", number);
         conditions.viewer(self.viewer, "session.uid = ?");
@@ -295,12 +299,12 @@ impl Reader {
     }
 
     /// The messages that a statement finds, as lines.
-    fn message_rows(&self, sql: &str, conditions: Conditions) -> Result<Vec<String>, RecallError> {
+    fn message_rows(&self, sql: &str, conditions: Conditions) -> Result<Vec<String>, HistoryError> {
         let mut lines = Lines(Texts::new(&self.connection));
         self.rows(sql, conditions.values, |row| lines.message(row))
     }
 
-    fn events(&self, session: &str, limit: usize) -> Result<Vec<String>, RecallError> {
+    fn events(&self, session: &str, limit: usize) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::default();
         conditions.add("session.session_id = ?", session.to_owned());
         conditions.viewer(self.viewer, "session.uid = ?");
@@ -325,7 +329,7 @@ impl Reader {
         })
     }
 
-    fn search(&self, search: &Search) -> Result<Vec<String>, RecallError> {
+    fn search(&self, search: &Search) -> Result<Vec<String>, HistoryError> {
         let Search {
             text,
             method,
@@ -336,18 +340,18 @@ impl Reader {
             limit,
         } = search;
         let user = match self.viewer {
-            Viewer::User(uid) => Some(Mark::User(Some(uid))),
+            Viewer::User(uid) => Some(SearchTag::User(Some(uid))),
             Viewer::All => None,
         };
-        let marks = [
+        let tags = [
             user,
-            server.as_deref().map(Mark::Server),
-            method.as_deref().map(Mark::Method),
-            tool.as_deref().map(Mark::Tool),
-            error.then_some(Mark::Error),
+            server.as_deref().map(SearchTag::Server),
+            method.as_deref().map(SearchTag::Method),
+            tool.as_deref().map(SearchTag::Tool),
+            error.then_some(SearchTag::Error),
         ];
-        let all =
-            words::question(text, marks.into_iter().flatten()).map_err(RecallError::Invalid)?;
+        let all = words::match_expression(text, tags.into_iter().flatten())
+            .map_err(HistoryError::Invalid)?;
         let mut conditions = Conditions::default();
         let (from, id, floor) = if all.is_empty() {
             ("message", "message.id", "message.id >= ?")
@@ -368,7 +372,7 @@ impl Reader {
             conditions.add(floor, first.unwrap_or(i64::MAX));
             conditions.add("message.time >= ?", number(*since));
         }
-        // What the marks say, checked again by the rows themselves.
+        // What the tags say, checked again by the rows themselves.
         conditions.viewer(self.viewer, "session.uid = ?");
         for (text, value) in [
             ("session.server = ?", server),
@@ -392,7 +396,7 @@ impl Reader {
         &self,
         server: Option<&str>,
         days: Option<u32>,
-    ) -> Result<Vec<String>, RecallError> {
+    ) -> Result<Vec<String>, HistoryError> {
         let mut conditions = Conditions::of(self.viewer, server);
         if let Some(days) = days {
             let first = tally::day(Timestamp::now()) - i64::from(days) + 1;
@@ -425,7 +429,7 @@ impl Reader {
                 sum.p90_ns = latency.quantile(0.9);
                 sum.p99_ns = latency.quantile(0.99);
                 serde_json::to_string(&sum)
-                    .map_err(|error| RecallError::Unreadable(error.to_string()))
+                    .map_err(|error| HistoryError::Unreadable(error.to_string()))
             })
             .collect()
     }
@@ -436,7 +440,7 @@ impl Reader {
         sql: &str,
         values: Vec<Value>,
         mut line: impl FnMut(&Row<'_>) -> rusqlite::Result<Option<String>>,
-    ) -> Result<Vec<String>, RecallError> {
+    ) -> Result<Vec<String>, HistoryError> {
         let read = || {
             let mut lines = Vec::new();
             let mut bytes = 0;

@@ -5,7 +5,7 @@
 //! noise. Only a little is removed at a time, so that recording goes on meanwhile.
 
 use mcpinspect_core::model::Timestamp;
-use mcpinspect_engine::keeping::KeepRules;
+use mcpinspect_engine::retention::RetentionRules;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::tally::DAY;
@@ -40,7 +40,7 @@ impl Round {
     pub(super) fn step(
         &mut self,
         connection: &mut Connection,
-        rules: &KeepRules,
+        rules: &RetentionRules,
         max_size: u64,
         now: Timestamp,
     ) -> rusqlite::Result<bool> {
@@ -82,7 +82,7 @@ pub(super) fn size(connection: &Connection) -> rusqlite::Result<u64> {
 /// Removes messages that are too old, at most [`STEP`].
 fn remove_old(
     connection: &mut Connection,
-    rules: &KeepRules,
+    rules: &RetentionRules,
     now: Timestamp,
 ) -> rusqlite::Result<usize> {
     let shortest = rules
@@ -197,7 +197,7 @@ fn remove_messages(
 /// Removes counts, batches and loose events that are older than any message may be, or too many.
 fn remove_counts(
     connection: &Connection,
-    rules: &KeepRules,
+    rules: &RetentionRules,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     let longest = rules

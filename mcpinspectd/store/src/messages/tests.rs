@@ -7,8 +7,8 @@ use mcpinspect_core::model::{EndReason, Timestamp};
 use mcpinspect_core::source::script::Script;
 use mcpinspect_engine::event::Event;
 use mcpinspect_engine::event::testing::party;
-use mcpinspect_engine::keeping::{Content, Keep, KeepRule, KeepRules};
-use mcpinspect_engine::recall::{Question, Recall as _, RecallError, Search, Viewer};
+use mcpinspect_engine::history::{HistoryError, HistoryQuery, HistoryReader as _, Search, Viewer};
+use mcpinspect_engine::retention::{Retention, RetentionRule, RetentionRules, StoredContent};
 use mcpinspect_engine::{Engine, Limits};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::Registry;
@@ -23,9 +23,9 @@ mod deletion;
 
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ456789";
 
-fn keep(content: Content) -> KeepRules {
-    KeepRules {
-        default: Keep { content, days: 30 },
+fn keep(content: StoredContent) -> RetentionRules {
+    RetentionRules {
+        default: Retention { content, days: 30 },
         rules: Vec::new(),
     }
 }
@@ -34,7 +34,7 @@ fn settings(path: &Path) -> Settings {
     Settings {
         path: path.to_owned(),
         max_size: 1 << 30,
-        rules: keep(Content::Redacted),
+        rules: keep(StoredContent::Redacted),
     }
 }
 
@@ -115,9 +115,9 @@ impl Recording {
     }
 }
 
-struct Place(tempfile::TempDir);
+struct Fixture(tempfile::TempDir);
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -126,21 +126,21 @@ impl Place {
         self.0.path().join("messages.db")
     }
 
-    fn ask_as(&self, question: &Question, viewer: Viewer) -> Vec<Value> {
+    fn ask_as(&self, question: &HistoryQuery, viewer: Viewer) -> Vec<Value> {
         let rows = StoreFile::new(&self.path())
-            .recall(question, viewer)
+            .query_history(question, viewer)
             .unwrap();
         rows.iter()
             .map(|row| serde_json::from_str(row).unwrap())
             .collect()
     }
 
-    fn ask(&self, question: &Question) -> Vec<Value> {
+    fn ask(&self, question: &HistoryQuery) -> Vec<Value> {
         self.ask_as(question, Viewer::All)
     }
 
     fn messages(&self, session: &str) -> Vec<Value> {
-        self.ask(&Question::Messages {
+        self.ask(&HistoryQuery::Messages {
             session: session.to_owned(),
             after: 0,
             limit: 1000,
@@ -148,7 +148,7 @@ impl Place {
     }
 
     fn search(&self, search: Search) -> Vec<Value> {
-        self.ask(&Question::Search(Search {
+        self.ask(&HistoryQuery::Search(Search {
             limit: 1000,
             ..search
         }))
@@ -159,8 +159,8 @@ impl Place {
     }
 }
 
-fn sessions() -> Question {
-    Question::Sessions {
+fn sessions() -> HistoryQuery {
+    HistoryQuery::Sessions {
         server: None,
         since: None,
         session: None,
@@ -190,14 +190,14 @@ fn noise(seed: u64, letters: usize) -> String {
 /// `s-2` is found among `s-20` to `s-29`, which came later.
 #[test]
 fn an_id_that_others_begin_with_names_one_session() {
-    let place = Place::new();
-    let mut recording = Recording::start(settings(&place.path()));
+    let fixture = Fixture::new();
+    let mut recording = Recording::start(settings(&fixture.path()));
     for number in 1..30 {
         let mut script = recording.session("files", &format!("s-{number}"), 1000);
         recording.call(&mut script, 1, "read", "x", "y");
     }
     recording.finish();
-    let found = place.ask(&Question::Sessions {
+    let found = fixture.ask(&HistoryQuery::Sessions {
         server: None,
         since: None,
         session: Some("s-2".to_owned()),
@@ -209,8 +209,8 @@ fn an_id_that_others_begin_with_names_one_session() {
 
 #[test]
 fn what_was_said_is_found_again() {
-    let place = Place::new();
-    let mut recording = Recording::start(settings(&place.path()));
+    let fixture = Fixture::new();
+    let mut recording = Recording::start(settings(&fixture.path()));
     let mut script = recording.session("files", "s1", 1000);
     recording.call(&mut script, 1, "read", "Über den Wolken", "done");
     recording.call(&mut script, 2, "write", "nothing", "Error: no such file");
@@ -220,7 +220,7 @@ fn what_was_said_is_found_again() {
         .handle(script.end(EndReason::ClientExited), &mut recording.queue);
     assert!(recording.finish().is_empty());
 
-    let sessions = place.sessions();
+    let sessions = fixture.sessions();
     let session = &sessions[0];
     assert_eq!(
         (
@@ -234,7 +234,7 @@ fn what_was_said_is_found_again() {
         (&session["end_reason"], &session["in_flight"]),
         (&json!("client_exited"), &json!(0))
     );
-    let messages = place.messages("s1");
+    let messages = fixture.messages("s1");
     assert_eq!(
         messages[0]["message"]["params"]["arguments"]["text"],
         "Über den Wolken"
@@ -256,37 +256,37 @@ fn what_was_said_is_found_again() {
             .map(|row| row["sequence"].as_u64().unwrap())
             .collect()
     };
-    assert_eq!(sequences(place.search(text("wolken uber"))), [1]);
-    assert_eq!(sequences(place.search(text("wolken none"))), [0; 0]);
+    assert_eq!(sequences(fixture.search(text("wolken uber"))), [1]);
+    assert_eq!(sequences(fixture.search(text("wolken none"))), [0; 0]);
     let errors = Search {
         error: true,
         ..Search::default()
     };
-    assert_eq!(sequences(place.search(errors)), [4]);
+    assert_eq!(sequences(fixture.search(errors)), [4]);
     let writes = Search {
         tool: Some("write".to_owned()),
         ..Search::default()
     };
-    assert_eq!(sequences(place.search(writes)), [4, 3]);
+    assert_eq!(sequences(fixture.search(writes)), [4, 3]);
     let all = Search::default();
-    assert_eq!(sequences(place.search(all)), [5, 4, 3, 2, 1]);
+    assert_eq!(sequences(fixture.search(all)), [5, 4, 3, 2, 1]);
     let since = Search {
         since: Some(Timestamp::now().0 + 1_000_000_000_000),
         ..text("wolken")
     };
-    assert!(place.search(since).is_empty());
+    assert!(fixture.search(since).is_empty());
     // Things that are not words, and FTS's own syntax.
     for odd in ["\" OR *", "NEAR(", "wolken OR file", "-"] {
-        let question = Question::Search(Search {
+        let question = HistoryQuery::Search(Search {
             limit: 10,
             ..text(odd)
         });
-        match StoreFile::new(&place.path()).recall(&question, Viewer::All) {
+        match StoreFile::new(&fixture.path()).query_history(&question, Viewer::All) {
             Ok(rows) => assert!(rows.is_empty(), "{odd}"),
-            Err(error) => assert!(matches!(error, RecallError::Invalid(_)), "{odd}: {error}"),
+            Err(error) => assert!(matches!(error, HistoryError::Invalid(_)), "{odd}: {error}"),
         }
     }
-    let statistics = place.ask(&Question::Statistics {
+    let statistics = fixture.ask(&HistoryQuery::Statistics {
         server: Some("files".to_owned()),
         days: Some(1),
     });
@@ -295,7 +295,7 @@ fn what_was_said_is_found_again() {
         (&read["requests"], &read["responses"], &read["p50_ns"]),
         (&json!(1), &json!(1), &json!(1000))
     );
-    let events = place.ask(&Question::Events {
+    let events = fixture.ask(&HistoryQuery::Events {
         session: "s1".to_owned(),
         limit: 100,
     });
@@ -316,35 +316,35 @@ fn what_was_said_is_found_again() {
 #[test]
 fn secrets_never_reach_the_disk_unless_all_is_kept() {
     for (content, is_kept) in [
-        (Content::Redacted, false),
-        (Content::Metadata, false),
-        (Content::Full, true),
+        (StoredContent::Redacted, false),
+        (StoredContent::Metadata, false),
+        (StoredContent::Full, true),
     ] {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let settings = Settings {
             rules: keep(content),
-            ..settings(&place.path())
+            ..settings(&fixture.path())
         };
         let mut recording = Recording::start(settings);
         let mut script = recording.session("files", "s1", 1000);
         recording.call(&mut script, 1, "read", SECRET, "passwort");
         recording.say(&mut script, Up, &format!("[1, \"{SECRET}\""));
         assert!(recording.finish().is_empty());
-        let messages = place.messages("s1");
+        let messages = fixture.messages("s1");
         assert_eq!(messages.len(), 3);
         let shown = serde_json::to_string(&messages).unwrap();
         assert_eq!(shown.contains(SECRET), is_kept, "{content:?}");
         assert_eq!(
             messages[0]["message"].is_null(),
-            content == Content::Metadata
+            content == StoredContent::Metadata
         );
-        assert_eq!(messages[0]["is_masked"], content == Content::Redacted);
-        let found = place.search(text("passwort")).len();
-        assert_eq!(found, usize::from(content != Content::Metadata));
+        assert_eq!(messages[0]["is_masked"], content == StoredContent::Redacted);
+        let found = fixture.search(text("passwort")).len();
+        assert_eq!(found, usize::from(content != StoredContent::Metadata));
         // Its words are in the index too.
-        let found = place.search(text(&SECRET[4..])).len();
+        let found = fixture.search(text(&SECRET[4..])).len();
         assert_eq!(found > 0, is_kept);
-        for file in std::fs::read_dir(place.0.path()).unwrap() {
+        for file in std::fs::read_dir(fixture.0.path()).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             let secret = SECRET.to_lowercase();
             for secret in [SECRET, &secret[4..]] {
@@ -357,8 +357,8 @@ fn secrets_never_reach_the_disk_unless_all_is_kept() {
 
 #[test]
 fn each_user_sees_what_is_theirs() {
-    let place = Place::new();
-    let mut recording = Recording::start(settings(&place.path()));
+    let fixture = Fixture::new();
+    let mut recording = Recording::start(settings(&fixture.path()));
     for (id, uid) in [("anna", 1000), ("bert", 1001)] {
         let mut script = recording.session("files", id, uid);
         recording.call(&mut script, 1, "read", "common", "word");
@@ -368,58 +368,58 @@ fn each_user_sees_what_is_theirs() {
     let ids = |rows: Vec<Value>| -> Vec<Value> {
         rows.iter().map(|row| row["session_id"].clone()).collect()
     };
-    assert_eq!(ids(place.ask_as(&sessions(), anna)), ["anna"]);
-    assert_eq!(place.sessions().len(), 2);
+    assert_eq!(ids(fixture.ask_as(&sessions(), anna)), ["anna"]);
+    assert_eq!(fixture.sessions().len(), 2);
     for text in ["common", ""] {
-        let question = Question::Search(Search {
+        let question = HistoryQuery::Search(Search {
             text: text.to_owned(),
             limit: 10,
             ..Search::default()
         });
-        let found = ids(place.ask_as(&question, anna));
+        let found = ids(fixture.ask_as(&question, anna));
         assert!(!found.is_empty() && found.iter().all(|id| id == "anna"));
-        assert!(place.ask_as(&question, Viewer::User(7)).is_empty());
+        assert!(fixture.ask_as(&question, Viewer::User(7)).is_empty());
     }
     for session in ["bert", "none"] {
         let session = session.to_owned();
         let limit = 10;
-        let messages = Question::Messages {
+        let messages = HistoryQuery::Messages {
             session: session.clone(),
             after: 0,
             limit,
         };
-        assert!(place.ask_as(&messages, anna).is_empty());
+        assert!(fixture.ask_as(&messages, anna).is_empty());
         let newest = latest(Some(&session), None, None, limit);
-        assert!(place.ask_as(&newest, anna).is_empty());
+        assert!(fixture.ask_as(&newest, anna).is_empty());
         assert!(
-            place
-                .ask_as(&Question::Events { session, limit }, anna)
+            fixture
+                .ask_as(&HistoryQuery::Events { session, limit }, anna)
                 .is_empty()
         );
     }
     let newest = latest(None, None, None, 10);
     assert!(
-        ids(place.ask_as(&newest, anna))
+        ids(fixture.ask_as(&newest, anna))
             .iter()
             .all(|id| id == "anna")
     );
-    for row in place.ask(&newest) {
+    for row in fixture.ask(&newest) {
         let number = row["number"].as_i64().unwrap();
-        let found = place.ask_as(&Question::Message { number }, anna);
+        let found = fixture.ask_as(&HistoryQuery::Message { number }, anna);
         assert_eq!(found.len(), usize::from(row["session_id"] == "anna"));
     }
-    let statistics = Question::Statistics {
+    let statistics = HistoryQuery::Statistics {
         server: None,
         days: None,
     };
-    let rows = place.ask_as(&statistics, anna);
+    let rows = fixture.ask_as(&statistics, anna);
     assert!(!rows.is_empty() && rows.iter().all(|row| row["uid"] == 1000));
 }
 
 #[test]
 fn batches_keep_their_members_and_large_messages_their_text() {
-    let place = Place::new();
-    let mut recording = Recording::start(settings(&place.path()));
+    let fixture = Fixture::new();
+    let mut recording = Recording::start(settings(&fixture.path()));
     let mut script = recording.session("files", "s1", 1000);
     let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/list"}]"#;
     recording.say(&mut script, Up, batch);
@@ -429,7 +429,7 @@ fn batches_keep_their_members_and_large_messages_their_text() {
         recording.call(&mut script, id, "read", &format!("argument {id}"), "small");
     }
     assert!(recording.finish().is_empty());
-    let messages = place.messages("s1");
+    let messages = fixture.messages("s1");
     assert_eq!(messages.len(), 3 + 2 * 197);
     assert_eq!(messages[0]["message"].as_array().unwrap().len(), 2);
     let members: Vec<_> = messages[1..3]
@@ -452,7 +452,7 @@ fn batches_keep_their_members_and_large_messages_their_text() {
     loop {
         let session = "s1".to_owned();
         let limit = 50;
-        let piece = place.ask(&Question::Messages {
+        let piece = fixture.ask(&HistoryQuery::Messages {
             session,
             after,
             limit,
@@ -469,8 +469,8 @@ fn latest(
     after: Option<i64>,
     before: Option<i64>,
     limit: usize,
-) -> Question {
-    Question::Latest {
+) -> HistoryQuery {
+    HistoryQuery::Latest {
         session: session.map(str::to_owned),
         after,
         before,
@@ -480,8 +480,8 @@ fn latest(
 
 #[test]
 fn the_latest_messages_come_first_and_without_their_texts() {
-    let place = Place::new();
-    let mut recording = Recording::start(settings(&place.path()));
+    let fixture = Fixture::new();
+    let mut recording = Recording::start(settings(&fixture.path()));
     let mut other = recording.session("time", "s2", 1000);
     recording.call(&mut other, 1, "now", "x", "noon");
     let mut script = recording.session("files", "s1", 1000);
@@ -494,14 +494,14 @@ fn the_latest_messages_come_first_and_without_their_texts() {
     assert!(recording.finish().is_empty());
 
     let number = |row: &Value| row["number"].as_i64().unwrap();
-    let mut whole = place.messages("s1");
+    let mut whole = fixture.messages("s1");
     assert_eq!(whole.len(), 63);
     let texts: Vec<Value> = whole.iter_mut().map(|row| row["message"].take()).collect();
     // In pieces that end within the batch too, without a gap and without a duplicate.
     for limit in [1, 2, 7, 1000] {
         let (mut before, mut found) = (None, Vec::new());
         loop {
-            let piece = place.ask(&latest(Some("s1"), None, before, limit));
+            let piece = fixture.ask(&latest(Some("s1"), None, before, limit));
             let Some(last) = piece.last() else { break };
             before = Some(number(last));
             found.extend(piece);
@@ -510,26 +510,26 @@ fn the_latest_messages_come_first_and_without_their_texts() {
         assert_eq!(found, whole, "{limit}");
     }
     // The number of another session's message is not a position in this one.
-    let first = place.ask(&latest(Some("s2"), None, None, 1));
+    let first = fixture.ask(&latest(Some("s2"), None, None, 1));
     assert!(
-        place
+        fixture
             .ask(&latest(Some("s1"), None, Some(number(&first[0])), 9))
             .is_empty()
     );
 
-    let all = place.ask(&latest(None, None, None, 1000));
+    let all = fixture.ask(&latest(None, None, None, 1000));
     assert_eq!(all.len(), 65);
     assert!(all.is_sorted_by_key(|row| -number(row)));
-    let new = place.ask(&latest(None, Some(number(&all[3])), None, 1000));
+    let new = fixture.ask(&latest(None, Some(number(&all[3])), None, 1000));
     assert_eq!(new, all[..3]);
 
-    let one = place.ask(&Question::Message {
+    let one = fixture.ask(&HistoryQuery::Message {
         number: number(&whole[4]),
     });
     assert_eq!(one[0]["message"], texts[4]);
     assert!(
-        place
-            .ask(&Question::Message { number: 1_000_000 })
+        fixture
+            .ask(&HistoryQuery::Message { number: 1_000_000 })
             .is_empty()
     );
 }

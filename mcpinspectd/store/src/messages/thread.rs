@@ -13,7 +13,7 @@ use mcpinspect_core::model::Timestamp;
 use mcpinspect_engine::Record;
 use mcpinspect_engine::event::Event;
 use mcpinspect_engine::event::body::{StoreNotice, StoreTrouble};
-use mcpinspect_engine::keeping::KeepRules;
+use mcpinspect_engine::retention::RetentionRules;
 use mcpinspect_runtime::priority::Priority;
 use mcpinspect_runtime::queue::{Arrival, Bounds, Dropped, Received, Receiver};
 use rusqlite::Connection;
@@ -51,7 +51,7 @@ pub struct Settings {
     /// Bytes that it may take; above, the oldest messages go.
     pub max_size: u64,
     /// What of which messages is kept, and for how long.
-    pub rules: KeepRules,
+    pub rules: RetentionRules,
 }
 
 /// The thread at work. Dropping it waits until everything is written.
@@ -352,7 +352,7 @@ impl<T: Fn(Event)> Writing<T> {
     }
 }
 
-fn prepare(path: &Path, rules: &KeepRules) -> Result<Store, Unusable> {
+fn prepare(path: &Path, rules: &RetentionRules) -> Result<Store, Unusable> {
     let connection = open::create(path)?;
     // Sessions that an earlier run left open ended with it.
     connection.execute(

@@ -39,12 +39,12 @@ const COMMON: [&str; 8] = [
     "type",
 ];
 
-/// Begins a mark.
-const MARK: char = '\u{e000}';
+/// Begins a tag.
+const TAG_PREFIX: char = '\u{e000}';
 
 /// Where a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark<'a> {
+pub(crate) enum SearchTag<'a> {
     /// Its server.
     Server(&'a str),
     /// Its method.
@@ -53,14 +53,14 @@ pub(crate) enum Mark<'a> {
     Tool(&'a str),
     /// The user that its server runs as.
     User(Option<u32>),
-    /// Marks an error.
+    /// Tags an error.
     Error,
 }
 
-impl Mark<'_> {
-    /// Adds the mark, as a word, to `out`.
+impl SearchTag<'_> {
+    /// Adds the tag, as a word, to `out`.
     pub(super) fn push(self, out: &mut String) {
-        out.push(MARK);
+        out.push(TAG_PREFIX);
         match self {
             Self::Server(name) => push_name(out, 's', name),
             Self::Method(name) => push_name(out, 'm', name),
@@ -100,14 +100,14 @@ pub(super) fn push_words(text: &str, out: &mut String) {
     });
 }
 
-/// The query for the messages that contain all words of `text` and have all marks; empty if
+/// The query for the messages that contain all words of `text` and have all tags; empty if
 /// there are none. FTS's own syntax is unreachable: every word is quoted.
 ///
 /// # Errors
 /// `text` has no word, and is not blank.
-pub(crate) fn question<'a>(
+pub(crate) fn match_expression<'a>(
     text: &str,
-    marks: impl Iterator<Item = Mark<'a>>,
+    tags: impl Iterator<Item = SearchTag<'a>>,
 ) -> Result<String, String> {
     let wanted = words(text);
     if wanted.is_empty() && !text.trim().is_empty() {
@@ -122,8 +122,8 @@ pub(crate) fn question<'a>(
         all.push_str(&word);
         all.push_str("\" ");
     }
-    for mark in marks {
-        mark.push(&mut all);
+    for tag in tags {
+        tag.push(&mut all);
     }
     Ok(all)
 }
@@ -244,24 +244,24 @@ mod tests {
     }
 
     #[test]
-    fn marks_differ_and_no_text_contains_one() {
-        let mark = |mark: Mark<'_>| {
+    fn tags_differ_and_no_text_contains_one() {
+        let tag = |tag: SearchTag<'_>| {
             let mut out = String::new();
-            mark.push(&mut out);
+            tag.push(&mut out);
             out
         };
-        let marks = [
-            mark(Mark::Server("a")),
-            mark(Mark::Method("a")),
-            mark(Mark::Tool("a")),
-            mark(Mark::Tool("b")),
-            mark(Mark::User(None)),
-            mark(Mark::User(Some(7))),
-            mark(Mark::Error),
+        let tags = [
+            tag(SearchTag::Server("a")),
+            tag(SearchTag::Method("a")),
+            tag(SearchTag::Tool("a")),
+            tag(SearchTag::Tool("b")),
+            tag(SearchTag::User(None)),
+            tag(SearchTag::User(Some(7))),
+            tag(SearchTag::Error),
         ];
-        for (index, one) in marks.iter().enumerate() {
-            assert!(!marks[index + 1..].contains(one));
-            assert!(of(one).iter().all(|word| !word.contains(MARK)));
+        for (index, one) in tags.iter().enumerate() {
+            assert!(!tags[index + 1..].contains(one));
+            assert!(of(one).iter().all(|word| !word.contains(TAG_PREFIX)));
         }
     }
 

@@ -10,13 +10,13 @@ use mcpinspect_core::text::redact;
 use mcpinspect_engine::event::body::{SessionEnded, SessionIdentified, SessionStarted};
 use mcpinspect_engine::event::json::event_json;
 use mcpinspect_engine::event::{Body, Event, render};
-use mcpinspect_engine::keeping::{Content, KeepRules};
+use mcpinspect_engine::retention::{RetentionRules, StoredContent};
 use mcpinspect_engine::{MessageKind, MessageRecord, Overdue, Record};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::block::{Compressed, Compressor, FULL};
 use super::tally::Tally;
-use super::words::{self, Mark};
+use super::words::{self, SearchTag};
 
 /// Most bytes of an id to keep.
 const MAX_ID: usize = 256;
@@ -34,19 +34,19 @@ pub(super) const MASKED: u8 = 4;
 
 /// Writes batches of records.
 pub(super) struct BatchWriter {
-    rules: KeepRules,
+    rules: RetentionRules,
     compressor: Compressor,
-    sessions: HashMap<SessionId, Known>,
+    sessions: HashMap<SessionId, StoredSession>,
     /// Whether sessions come from a tape.
     imports: bool,
 }
 
 /// A session that was written to.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct StoredSession {
     id: i64,
     uid: Option<u32>,
-    content: Content,
+    content: StoredContent,
 }
 
 /// What a batch adds to a session.
@@ -79,7 +79,7 @@ struct Batch<'t> {
 impl BatchWriter {
     /// # Errors
     /// No memory for the compression.
-    pub(super) fn new(rules: KeepRules, imports: bool) -> std::io::Result<Self> {
+    pub(super) fn new(rules: RetentionRules, imports: bool) -> std::io::Result<Self> {
         Ok(Self {
             rules,
             compressor: Compressor::new()?,
@@ -221,13 +221,13 @@ impl BatchWriter {
         batch.newest = batch.newest.max(stamp(frame.time));
         batch.tally.message(session.uid, record);
         let (text, is_masked) = match (&record.body, session.content) {
-            (None, _) | (_, Content::Metadata) => (None, false),
-            (Some(body), Content::Full) => (Some(Cow::Borrowed(&**body)), false),
-            (Some(body), Content::Redacted) => redacted(body),
+            (None, _) | (_, StoredContent::Metadata) => (None, false),
+            (Some(body), StoredContent::Full) => (Some(Cow::Borrowed(&**body)), false),
+            (Some(body), StoredContent::Redacted) => redacted(body),
         };
-        let mut place = None;
+        let mut offset = None;
         if let Some(text) = &text {
-            place = Some(self.place(batch, session.id, id, text)?);
+            offset = Some(self.offset(batch, session.id, id, text)?);
         }
         let addition = batch.additions.entry(session.id).or_default();
         addition.messages += 1;
@@ -272,20 +272,20 @@ impl BatchWriter {
                 flags,
                 head.invalid_reason,
                 record.bytes.unwrap_or(0),
-                place.map(|place| place.block),
-                place.map(|place| place.position),
+                offset.map(|offset| offset.block),
+                offset.map(|offset| offset.position),
                 text.as_ref().map(|text| text.len()),
             ])?;
-        let marks = [
-            Some(Mark::User(session.uid)),
-            Some(Mark::Server(&info.server_id.0)),
-            method.map(Mark::Method),
-            exchange.tool.as_deref().map(Mark::Tool),
-            exchange.is_error.then_some(Mark::Error),
+        let tags = [
+            Some(SearchTag::User(session.uid)),
+            Some(SearchTag::Server(&info.server_id.0)),
+            method.map(SearchTag::Method),
+            exchange.tool.as_deref().map(SearchTag::Tool),
+            exchange.is_error.then_some(SearchTag::Error),
         ];
         batch.words.clear();
-        for mark in marks.into_iter().flatten() {
-            mark.push(&mut batch.words);
+        for tag in tags.into_iter().flatten() {
+            tag.push(&mut batch.words);
         }
         if let Some(text) = &text {
             words::push_words(&String::from_utf8_lossy(text), &mut batch.words);
@@ -298,13 +298,13 @@ impl BatchWriter {
     }
 
     /// Finds room for a text in a block.
-    fn place(
+    fn offset(
         &mut self,
         batch: &mut Batch<'_>,
         session: i64,
         message: i64,
         text: &[u8],
-    ) -> rusqlite::Result<Place> {
+    ) -> rusqlite::Result<BlockOffset> {
         let mut addition = batch.additions.remove(&session).unwrap_or_default();
         if !addition.text.is_empty() && addition.text.len() + text.len() > FULL {
             addition.stored += self.block(batch.transaction, session, &mut addition)?;
@@ -313,17 +313,21 @@ impl BatchWriter {
             addition.block = batch.next_block;
             batch.next_block += 1;
         }
-        let place = Place {
+        let offset = BlockOffset {
             block: addition.block,
             position: addition.text.len(),
         };
         addition.text.extend_from_slice(text);
         addition.last_message = message;
         batch.additions.insert(session, addition);
-        Ok(place)
+        Ok(offset)
     }
 
-    fn of_overdue(&mut self, batch: &mut Batch<'_>, overdue: &Overdue) -> rusqlite::Result<Known> {
+    fn of_overdue(
+        &mut self,
+        batch: &mut Batch<'_>,
+        overdue: &Overdue,
+    ) -> rusqlite::Result<StoredSession> {
         self.session(
             batch,
             &overdue.session_id,
@@ -339,7 +343,7 @@ impl BatchWriter {
         session: &SessionId,
         server: &str,
         time: Timestamp,
-    ) -> rusqlite::Result<Known> {
+    ) -> rusqlite::Result<StoredSession> {
         if let Some(known) = self.sessions.get(session) {
             return Ok(*known);
         }
@@ -364,12 +368,18 @@ impl BatchWriter {
         Ok(self.know(session, server, id, uid))
     }
 
-    fn know(&mut self, session: &SessionId, server: &str, id: i64, uid: Option<u32>) -> Known {
+    fn know(
+        &mut self,
+        session: &SessionId,
+        server: &str,
+        id: i64,
+        uid: Option<u32>,
+    ) -> StoredSession {
         if self.sessions.len() >= MAX_SESSIONS {
             self.sessions.clear();
         }
         let content = self.rules.of(server, uid).content;
-        let known = Known { id, uid, content };
+        let known = StoredSession { id, uid, content };
         self.sessions.insert(session.clone(), known);
         known
     }
@@ -457,7 +467,7 @@ impl BatchWriter {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct BlockOffset {
     block: i64,
     position: usize,
 }

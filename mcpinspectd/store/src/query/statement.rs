@@ -4,12 +4,12 @@
 //! but never fewer: a condition whose meaning could differ is left out.
 
 use mcpinspect_core::model::Timestamp;
-use mcpinspect_engine::recall::Viewer;
+use mcpinspect_engine::history::Viewer;
 use rusqlite::types::Value;
 use serde::{Deserialize, Serialize};
 
 use super::views::{Column, Kind, View};
-use crate::messages::{Mark, question};
+use crate::messages::{SearchTag, match_expression};
 
 /// Nanoseconds by which a condition on a time is widened.
 const SLACK: i64 = 1_000_000_000;
@@ -150,7 +150,7 @@ impl Statement {
     }
 }
 
-/// What to ask the full-text index for: the wanted words, or what marks express better than a look at
+/// What to ask the full-text index for: the wanted words, or what tags express better than a look at
 /// every row.
 fn wanted<'a>(
     view: &View,
@@ -159,7 +159,7 @@ fn wanted<'a>(
 ) -> Result<Option<String>, String> {
     let mut words = None;
     let mut has_key = false;
-    let mut marks = Vec::new();
+    let mut tags = Vec::new();
     for (column, comparison, value) in pairs {
         let (Comparison::Equal, Value::Text(value)) = (comparison, value) else {
             if matches!(column.kind, Kind::Words) {
@@ -170,19 +170,19 @@ fn wanted<'a>(
         has_key |= view.shortcuts.key == Some(column.name);
         match (column.kind, column.name) {
             (Kind::Words, _) => words = Some(value.as_str()),
-            (_, "server") => marks.push(Mark::Server(value)),
-            (_, "method") => marks.push(Mark::Method(value)),
-            (_, "tool") => marks.push(Mark::Tool(value)),
+            (_, "server") => tags.push(SearchTag::Server(value)),
+            (_, "method") => tags.push(SearchTag::Method(value)),
+            (_, "tool") => tags.push(SearchTag::Tool(value)),
             _ => {}
         }
     }
-    if words.is_none() && (has_key || marks.is_empty()) {
+    if words.is_none() && (has_key || tags.is_empty()) {
         return Ok(None);
     }
     if let Viewer::User(uid) = viewer {
-        marks.push(Mark::User(Some(uid)));
+        tags.push(SearchTag::User(Some(uid)));
     }
-    let wanted = question(words.unwrap_or_default(), marks.into_iter())?;
+    let wanted = match_expression(words.unwrap_or_default(), tags.into_iter())?;
     Ok((!wanted.is_empty()).then_some(wanted))
 }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::Instant;
 
-use mcpinspect_engine::recall::Viewer;
+use mcpinspect_engine::history::Viewer;
 use rusqlite::Connection;
 
 use super::views::Source;

@@ -142,7 +142,7 @@ unsafe impl VTab<'static> for Table {
             view: self.view,
             stores,
             connection,
-            reading: None,
+            rows: None,
             row: None,
             number: 0,
             words: None,
@@ -169,7 +169,7 @@ fn comparison(operator: &IndexConstraintOp) -> Option<Comparison> {
 
 self_cell!(
     /// A statement and its rows.
-    struct Reading {
+    struct StatementRows {
         owner: MutBorrow<CachedStatement<'static>>,
         #[not_covariant]
         dependent: Rows,
@@ -186,7 +186,7 @@ struct Cursor {
     view: &'static View,
     stores: &'static Stores,
     connection: &'static Connection,
-    reading: Option<Reading>,
+    rows: Option<StatementRows>,
     row: Option<Cells>,
     number: i64,
     /// The words asked for.
@@ -196,9 +196,9 @@ struct Cursor {
 
 impl Cursor {
     fn advance(&mut self) -> rusqlite::Result<()> {
-        self.row = match &mut self.reading {
+        self.row = match &mut self.rows {
             None => None,
-            Some(reading) => reading.with_dependent_mut(|_, rows| match rows.next()? {
+            Some(rows) => rows.with_dependent_mut(|_, rows| match rows.next()? {
                 None => Ok::<_, Error>(None),
                 Some(row) => {
                     let cells = (0..row.as_ref().column_count()).map(|number| row.get(number));
@@ -244,7 +244,7 @@ unsafe impl VTabCursor for Cursor {
         plan: Option<&str>,
         arguments: &Filters<'_>,
     ) -> rusqlite::Result<()> {
-        self.reading = None;
+        self.rows = None;
         let plan: Plan = serde_json::from_str(plan.unwrap_or_default())
             .map_err(|error| failed(error.to_string()))?;
         let given = (0..arguments.len())
@@ -257,9 +257,10 @@ unsafe impl VTabCursor for Cursor {
         let Statement { sql, values } =
             Statement::new(self.view, &plan, &given, self.stores.viewer).map_err(failed)?;
         let statement = self.connection.prepare_cached(&sql)?;
-        self.reading = Some(Reading::try_new(MutBorrow::new(statement), |statement| {
-            statement.borrow_mut().query(params_from_iter(values))
-        })?);
+        self.rows = Some(StatementRows::try_new(
+            MutBorrow::new(statement),
+            |statement| statement.borrow_mut().query(params_from_iter(values)),
+        )?);
         self.number = 0;
         self.advance()
     }

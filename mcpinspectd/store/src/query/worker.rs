@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcpinspect_engine::answer::{Answer, Queries, QueryError};
-use mcpinspect_engine::recall::Viewer;
+use mcpinspect_engine::history::Viewer;
 use mcpinspect_runtime::priority::Priority;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::alarm;
@@ -72,17 +72,17 @@ pub struct Worker {
 }
 
 /// One of the queries that may run.
-struct Place<'a>(&'a AtomicUsize);
+struct QueryPermit<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
-    fn take(running: &'a AtomicUsize) -> Option<Self> {
+impl<'a> QueryPermit<'a> {
+    fn acquire(running: &'a AtomicUsize) -> Option<Self> {
         let before = running.fetch_add(1, Ordering::SeqCst);
-        let place = Self(running);
-        (before < AT_ONCE).then_some(place)
+        let permit = Self(running);
+        (before < AT_ONCE).then_some(permit)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueryPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -109,7 +109,7 @@ impl Worker {
 impl Queries for Worker {
     /// Blocks for at most six seconds, and a moment.
     fn query(&self, sql: &str, viewer: Viewer) -> Result<Answer, QueryError> {
-        let Some(_place) = Place::take(&self.running) else {
+        let Some(_permit) = QueryPermit::acquire(&self.running) else {
             return Err(QueryError::failed(
                 "too many queries are running; try again",
             ));

@@ -140,8 +140,8 @@ impl<T> State<T> {
             return self.next();
         };
         let skipped = usize::try_from(after.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        let told = |write: &Write| matches!(write, Write::Told { .. });
-        let blocked = self.backlog.iter().skip(skipped).position(told);
+        let reported = |write: &Write| matches!(write, Write::Reported { .. });
+        let blocked = self.backlog.iter().skip(skipped).position(reported);
         blocked.map_or(self.next(), |at| {
             (self.first + (skipped + at) as u64).max(self.untried)
         })

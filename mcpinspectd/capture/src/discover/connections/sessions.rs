@@ -298,7 +298,7 @@ impl Sessions {
     fn answered(
         &mut self,
         link: &mut Link,
-        answered: &mcpinspect_core::http::Answered<'_>,
+        answered: &mcpinspect_core::http::ResponseHead<'_>,
         context: &mut Context<'_>,
         now: BootTime,
     ) {

@@ -4,7 +4,7 @@ use crate::http::body::Body;
 use crate::http::head::{Coding, Content};
 use crate::http::limits::Limits;
 use crate::http::sniff;
-use crate::http::sniff::Look;
+use crate::http::sniff::MessageSniffer;
 use crate::wire::held::{Held, Room};
 
 /// One half of an exchange.
@@ -13,7 +13,7 @@ pub(super) struct Half {
     state: State,
     body: Option<Body>,
     /// How far the current message was examined.
-    pub(super) look: Look,
+    pub(super) sniffer: MessageSniffer,
     /// How long the body is according to its head.
     length: Option<u64>,
     /// Bytes of the body so far, lost ones included; `None` if their number is unknown.

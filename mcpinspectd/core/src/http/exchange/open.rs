@@ -3,9 +3,9 @@
 use super::half::Half;
 use crate::http::agreement;
 use crate::http::body::{Body, Carried, Loss};
-use crate::http::event::{Answered, Carrier, Event, Exchange, Message, Opened};
+use crate::http::event::{Carrier, Event, Exchange, Message, Opened, ResponseHead};
 use crate::http::head::{Content, McpFields, Method, Target, TargetKey};
-use crate::http::sniff::{Look, Verdict};
+use crate::http::sniff::{MessageSniffer, Verdict};
 use crate::model::Direction;
 
 /// Losses that wait for the verdict about an exchange.
@@ -106,7 +106,7 @@ impl Open {
             });
         }
         if let Some(answer) = self.answer.take() {
-            emit(Event::Answered(Answered {
+            emit(Event::Answered(ResponseHead {
                 exchange: self.number,
                 position: answer.position,
                 status: answer.status,
@@ -129,8 +129,10 @@ impl Open {
         let Some(mut body) = half.take_body() else {
             return;
         };
-        let mut look = half.look;
-        let judged = |look: &mut Look, text: &[u8], is_whole| match look.at(text, is_whole, max) {
+        let mut sniffer = half.sniffer;
+        let judged = |sniffer: &mut MessageSniffer, text: &[u8], is_whole| match sniffer
+            .sniff(text, is_whole, max)
+        {
             // At an address where there was MCP, nothing has to be proved.
             Verdict::Other if is_known && text.trim_ascii_start().starts_with(b"{") => Verdict::Mcp,
             verdict => verdict,
@@ -144,9 +146,9 @@ impl Open {
                 self.verdict = if is_endpoint {
                     Verdict::Mcp
                 } else {
-                    judged(&mut look, bytes, true)
+                    judged(&mut sniffer, bytes, true)
                 };
-                look = Look::default();
+                sniffer = MessageSniffer::default();
             }
             match carried {
                 _ if self.verdict == Verdict::Mcp => {
@@ -171,10 +173,10 @@ impl Open {
             }
         });
         if self.verdict == Verdict::Undecided {
-            self.verdict = judged(&mut look, body.beginning(), false);
+            self.verdict = judged(&mut sniffer, body.beginning(), false);
         }
         let half = self.half_mut(direction);
-        half.look = look;
+        half.sniffer = sniffer;
         half.put_body(body);
     }
 

@@ -16,13 +16,13 @@ struct Malformed;
 /// A body in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
-    place: Place,
+    state: State,
     /// Bytes of the extension or the trailers so far.
     aside: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     Size {
         value: u64,
         digits: u8,
@@ -50,7 +50,7 @@ enum Place {
 impl Default for Chunks {
     fn default() -> Self {
         Self {
-            place: Place::Size {
+            state: State::Size {
                 value: 0,
                 digits: 0,
             },
@@ -62,18 +62,18 @@ impl Default for Chunks {
 impl Chunks {
     /// The bytes of data that come before anything else.
     pub(super) fn left(&self) -> u64 {
-        match self.place {
-            Place::Data { left } => left,
+        match self.state {
+            State::Data { left } => left,
             _ => 0,
         }
     }
 
     /// Skips bytes of data, at most [`Chunks::left`].
     pub(super) fn skip(&mut self, bytes: u64) {
-        if let Place::Data { left } = &mut self.place {
+        if let State::Data { left } = &mut self.state {
             *left -= bytes.min(*left);
             if *left == 0 {
-                self.place = Place::Return;
+                self.state = State::Return;
             }
         }
     }
@@ -87,7 +87,7 @@ impl Chunks {
     ) -> Result<(usize, bool), usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            if let Place::Data { left } = self.place {
+            if let State::Data { left } = self.state {
                 let rest = &bytes[at..];
                 let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
                 data(&rest[..taken], at);
@@ -96,53 +96,53 @@ impl Chunks {
                 continue;
             }
             at += 1;
-            if self.place == Place::LastFeed {
+            if self.state == State::LastFeed {
                 return if byte == b'\n' {
                     Ok((at, true))
                 } else {
                     Err(at - 1)
                 };
             }
-            self.place = self.after(byte).map_err(|Malformed| at - 1)?;
+            self.state = self.after(byte).map_err(|Malformed| at - 1)?;
         }
         Ok((at, false))
     }
 
-    /// The place after a byte that is not data.
-    fn after(&mut self, byte: u8) -> Result<Place, Malformed> {
-        Ok(match (self.place, byte) {
-            (Place::Size { value, digits }, byte) => match char::from(byte).to_digit(16) {
-                Some(digit) if digits < MAX_DIGITS => Place::Size {
+    /// The state after a byte that is not data.
+    fn after(&mut self, byte: u8) -> Result<State, Malformed> {
+        Ok(match (self.state, byte) {
+            (State::Size { value, digits }, byte) => match char::from(byte).to_digit(16) {
+                Some(digit) if digits < MAX_DIGITS => State::Size {
                     value: value << 4 | u64::from(digit),
                     digits: digits + 1,
                 },
                 _ if digits == 0 => return Err(Malformed),
-                None if byte == b'\r' => Place::SizeEnd { size: value },
-                None if byte == b';' => Place::Extension { size: value },
+                None if byte == b'\r' => State::SizeEnd { size: value },
+                None if byte == b';' => State::Extension { size: value },
                 _ => return Err(Malformed),
             },
-            (Place::Extension { size }, b'\r') => Place::SizeEnd { size },
-            (Place::Extension { .. } | Place::Trailer, byte) if byte != b'\n' && byte != b'\r' => {
+            (State::Extension { size }, b'\r') => State::SizeEnd { size },
+            (State::Extension { .. } | State::Trailer, byte) if byte != b'\n' && byte != b'\r' => {
                 self.aside += 1;
                 if self.aside > MAX_ASIDE {
                     return Err(Malformed);
                 }
-                self.place
+                self.state
             }
-            (Place::SizeEnd { size: 0 }, b'\n') => Place::Trailers,
-            (Place::SizeEnd { size }, b'\n') => {
+            (State::SizeEnd { size: 0 }, b'\n') => State::Trailers,
+            (State::SizeEnd { size }, b'\n') => {
                 self.aside = 0;
-                Place::Data { left: size }
+                State::Data { left: size }
             }
-            (Place::Return, b'\r') => Place::Feed,
-            (Place::Feed, b'\n') => Place::Size {
+            (State::Return, b'\r') => State::Feed,
+            (State::Feed, b'\n') => State::Size {
                 value: 0,
                 digits: 0,
             },
-            (Place::Trailers, b'\r') => Place::LastFeed,
-            (Place::Trailers, byte) if byte != b'\n' => Place::Trailer,
-            (Place::Trailer, b'\r') => Place::TrailerEnd,
-            (Place::TrailerEnd, b'\n') => Place::Trailers,
+            (State::Trailers, b'\r') => State::LastFeed,
+            (State::Trailers, byte) if byte != b'\n' => State::Trailer,
+            (State::Trailer, b'\r') => State::TrailerEnd,
+            (State::TrailerEnd, b'\n') => State::Trailers,
             _ => return Err(Malformed),
         })
     }

@@ -26,16 +26,16 @@ pub(super) struct Heading {
     is_doubtful: bool,
 }
 
-/// What became of a head.
+/// How far a head has been read.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum HeadStatus {
     /// It continues.
-    More,
+    Incomplete,
     /// It is complete.
-    Whole,
+    Complete,
     /// It is not a head: it follows a loss.
-    Other,
-    Wrong(Anomaly),
+    NotAHead,
+    Invalid(Anomaly),
 }
 
 impl Heading {
@@ -58,60 +58,60 @@ impl Heading {
     }
 
     /// Takes in some of the next bytes, at least one. Returns how many.
-    pub(super) fn push(&mut self, rest: &[u8], role: Role, limits: &Limits) -> (usize, Found) {
+    pub(super) fn push(&mut self, rest: &[u8], role: Role, limits: &Limits) -> (usize, HeadStatus) {
         // Blank lines before a head are not part of it.
         if self.buffer.is_empty() && !self.is_doubtful && matches!(rest[0], b'\r' | b'\n') {
-            return (1, Found::More);
+            return (1, HeadStatus::Incomplete);
         }
         if self.is_doubtful {
             let taken = rest.len().min(TELLING - self.buffer.len());
             self.buffer.extend_from_slice(&rest[..taken]);
             if self.buffer.len() < TELLING {
-                return (taken, Found::More);
+                return (taken, HeadStatus::Incomplete);
             }
             if !begins(&self.buffer, role) {
-                return (taken, Found::Other);
+                return (taken, HeadStatus::NotAHead);
             }
             self.is_doubtful = false;
             return (taken, self.check(limits).1);
         }
         let taken = rest.len().min(PIECE);
         self.buffer.extend_from_slice(&rest[..taken]);
-        let (surplus, found) = self.check(limits);
-        (taken - surplus.min(taken), found)
+        let (surplus, status) = self.check(limits);
+        (taken - surplus.min(taken), status)
     }
 
     /// Checks the complete lines. Returns how many bytes at the end are not part of the head.
-    fn check(&mut self, limits: &Limits) -> (usize, Found) {
+    fn check(&mut self, limits: &Limits) -> (usize, HeadStatus) {
         while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.checked..]) {
             let end = self.checked + at;
             let line = &self.buffer[self.line..end];
             let Some(line) = line.strip_suffix(b"\r") else {
-                return (0, Found::Wrong(Anomaly::BareLineFeed));
+                return (0, HeadStatus::Invalid(Anomaly::BareLineFeed));
             };
             if memchr::memchr(b'\r', line).is_some() {
-                return (0, Found::Wrong(Anomaly::BareCarriageReturn));
+                return (0, HeadStatus::Invalid(Anomaly::BareCarriageReturn));
             }
             if self.line > 0 && matches!(line.first(), Some(b' ' | b'\t')) {
-                return (0, Found::Wrong(Anomaly::FoldedField));
+                return (0, HeadStatus::Invalid(Anomaly::FoldedField));
             }
             self.checked = end + 1;
             self.line = end + 1;
             if line.is_empty() {
                 let surplus = self.buffer.len() - self.checked;
                 self.buffer.truncate(self.checked);
-                return (surplus, self.sized(Found::Whole, limits));
+                return (surplus, self.sized(HeadStatus::Complete, limits));
             }
         }
         self.checked = self.buffer.len();
-        (0, self.sized(Found::More, limits))
+        (0, self.sized(HeadStatus::Incomplete, limits))
     }
 
-    fn sized(&self, found: Found, limits: &Limits) -> Found {
+    fn sized(&self, status: HeadStatus, limits: &Limits) -> HeadStatus {
         if self.buffer.len() > limits.max_head {
-            Found::Wrong(Anomaly::HeadTooLarge)
+            HeadStatus::Invalid(Anomaly::HeadTooLarge)
         } else {
-            found
+            status
         }
     }
 

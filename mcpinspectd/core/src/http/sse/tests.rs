@@ -4,13 +4,13 @@ use super::*;
 
 /// An owned [`Item`].
 #[derive(Clone, Debug, PartialEq)]
-enum Seen {
+enum RecordedItem {
     Event(u64, String, Option<String>, String),
     Oversize(u64, u64),
     Unfinished(u64, u64),
 }
 
-fn run(max: usize, chunks: &[&[u8]]) -> Vec<Seen> {
+fn run(max: usize, chunks: &[&[u8]]) -> Vec<RecordedItem> {
     let mut events = Events::new(max);
     let mut seen = Vec::new();
     let mut take = collect(&mut seen);
@@ -24,7 +24,7 @@ fn run(max: usize, chunks: &[&[u8]]) -> Vec<Seen> {
     seen
 }
 
-fn collect(seen: &mut Vec<Seen>) -> impl FnMut(Item<'_>) {
+fn collect(seen: &mut Vec<RecordedItem>) -> impl FnMut(Item<'_>) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     move |item| {
         seen.push(match item {
@@ -35,16 +35,16 @@ fn collect(seen: &mut Vec<Seen>) -> impl FnMut(Item<'_>) {
                 data,
             } => {
                 let data = text(data.unwrap_or_default());
-                Seen::Event(position, text(name), id.map(text), data)
+                RecordedItem::Event(position, text(name), id.map(text), data)
             }
-            Item::Oversize { position, bytes } => Seen::Oversize(position, bytes),
-            Item::Unfinished { position, bytes } => Seen::Unfinished(position, bytes),
+            Item::Oversize { position, bytes } => RecordedItem::Oversize(position, bytes),
+            Item::Unfinished { position, bytes } => RecordedItem::Unfinished(position, bytes),
         });
     }
 }
 
-fn event(position: u64, name: &str, id: Option<&str>, data: &str) -> Seen {
-    Seen::Event(position, name.into(), id.map(Into::into), data.into())
+fn event(position: u64, name: &str, id: Option<&str>, data: &str) -> RecordedItem {
+    RecordedItem::Event(position, name.into(), id.map(Into::into), data.into())
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_standards_own_examples() {
     let expected = [
         event(15, "", Some("1"), "first event"),
         event(40, "", Some(""), "second event"),
-        Seen::Unfinished(62, 12),
+        RecordedItem::Unfinished(62, 12),
     ];
     assert_eq!(seen, expected);
     let seen = run(100, &[b"data\n\ndata\ndata\n\ndata:"]);
@@ -132,9 +132,9 @@ fn the_maximum_is_exact() {
     );
     let expected = [
         event(0, "", None, "abc"),
-        Seen::Oversize(11, 4),
+        RecordedItem::Oversize(11, 4),
         event(23, "", None, "a\nb"),
-        Seen::Oversize(40, 4),
+        RecordedItem::Oversize(40, 4),
     ];
     assert_eq!(seen, expected);
 }
@@ -160,7 +160,7 @@ fn a_torn_event_is_skipped() {
         let data: Vec<_> = seen
             .iter()
             .map(|seen| match seen {
-                Seen::Event(_, _, _, data) => data.as_str(),
+                RecordedItem::Event(_, _, _, data) => data.as_str(),
                 _ => "?",
             })
             .collect();
@@ -178,7 +178,7 @@ fn an_endless_event_is_not_kept() {
     }
     let mut seen = Vec::new();
     events.push(6 + (100 << 16), b"\n\n", &mut collect(&mut seen));
-    assert_eq!(seen, [Seen::Oversize(0, 100 << 16)]);
+    assert_eq!(seen, [RecordedItem::Oversize(0, 100 << 16)]);
     for _ in 0..10_000 {
         events.push(0, b"event: name without end", &mut |_| {});
     }

@@ -12,7 +12,7 @@ pub(in crate::http) const PROGRESS: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
 
 /// A session of Streamable HTTP on one connection: JSON and events, chunked and not.
-pub(in crate::http) fn session() -> Turns {
+pub(in crate::http) fn session() -> Conversation {
     let events = format!(
         "event: message\nid: 1\ndata: {PROGRESS}\n\n:ping\n\nevent: message\nid: 2\ndata: {TOOLS}\n\n"
     );
@@ -42,7 +42,7 @@ pub(in crate::http) fn session() -> Turns {
 }
 
 /// Ordinary traffic, some of which looks a little like MCP.
-pub(in crate::http) fn web() -> Turns {
+pub(in crate::http) fn web() -> Conversation {
     vec![
         up("GET / HTTP/1.1\r\nHost: h\r\nAccept: text/html\r\n\r\n"),
         down(

@@ -427,7 +427,7 @@ proptest! {
     fn cuts_make_no_difference(cuts in prop::collection::vec(0_usize..1700, 0..12), piece in 1_usize..300) {
         let turns = session();
         let whole = run(&turns, usize::MAX);
-        let mut cut: Turns = Vec::new();
+        let mut cut: Conversation = Vec::new();
         let mut at = 0;
         for (direction, bytes) in turns {
             let mut rest = &bytes[..];

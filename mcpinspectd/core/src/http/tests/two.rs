@@ -55,7 +55,7 @@ impl Peer {
 }
 
 /// A session in which streams overlap, data is padded and cut, and a block spans frames.
-pub(super) fn h2_session() -> Turns {
+pub(super) fn h2_session() -> Conversation {
     let mut start = one_preface();
     start.extend(frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]));
     start.extend(frame(8, 0, 0, &[0, 1, 0, 0]));
@@ -70,7 +70,7 @@ fn one_preface() -> Vec<u8> {
 }
 
 /// The same without its beginning.
-pub(super) fn plain() -> Turns {
+pub(super) fn plain() -> Conversation {
     let (mut client, mut server) = (Peer::new(), Peer::new());
     let mut turns = vec![up(client.post(1, "abc", INITIALIZE))];
     let block = server.block(&[

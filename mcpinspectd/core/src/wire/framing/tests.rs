@@ -4,7 +4,7 @@ use super::*;
 
 /// An owned [`Framed`].
 #[derive(Clone, Debug, PartialEq)]
-enum Seen {
+enum RecordedFrame {
     Frame {
         text: Vec<u8>,
         position: u64,
@@ -19,7 +19,7 @@ enum Seen {
     },
 }
 
-fn record(seen: &mut Vec<Seen>) -> impl FnMut(Framed<'_>) {
+fn record(seen: &mut Vec<RecordedFrame>) -> impl FnMut(Framed<'_>) {
     |framed| {
         seen.push(match framed {
             Framed::Frame(Frame {
@@ -28,7 +28,7 @@ fn record(seen: &mut Vec<Seen>) -> impl FnMut(Framed<'_>) {
                 gap_before,
                 tentative,
                 unterminated,
-            }) => Seen::Frame {
+            }) => RecordedFrame::Frame {
                 text: bytes.to_vec(),
                 position,
                 gap: gap_before,
@@ -39,7 +39,7 @@ fn record(seen: &mut Vec<Seen>) -> impl FnMut(Framed<'_>) {
                 position,
                 bytes,
                 gap_before,
-            } => Seen::Oversize {
+            } => RecordedFrame::Oversize {
                 position,
                 bytes,
                 gap: gap_before,
@@ -48,8 +48,8 @@ fn record(seen: &mut Vec<Seen>) -> impl FnMut(Framed<'_>) {
     }
 }
 
-fn frame(text: &str, position: u64) -> Seen {
-    Seen::Frame {
+fn frame(text: &str, position: u64) -> RecordedFrame {
+    RecordedFrame::Frame {
         text: text.into(),
         position,
         gap: false,
@@ -58,7 +58,7 @@ fn frame(text: &str, position: u64) -> Seen {
     }
 }
 
-fn run(max: usize, chunks: &[&[u8]]) -> (Vec<Seen>, FramerStats) {
+fn run(max: usize, chunks: &[&[u8]]) -> (Vec<RecordedFrame>, FramerStats) {
     let mut framer = Framer::new(max);
     let mut seen = Vec::new();
     let mut position = 0;
@@ -88,7 +88,9 @@ fn cuts_at_newlines_and_keeps_the_exact_bytes() {
 fn the_last_line_needs_no_newline() {
     let (seen, _) = run(100, &[b"a\nb"]);
     assert_eq!(seen.len(), 2);
-    assert!(matches!(&seen[1], Seen::Frame { text, unterminated: true, .. } if text == b"b"));
+    assert!(
+        matches!(&seen[1], RecordedFrame::Frame { text, unterminated: true, .. } if text == b"b")
+    );
     assert_eq!(run(100, &[b"a\n"]).0.len(), 1);
     assert_eq!(run(100, &[]).0, []);
 }
@@ -113,7 +115,7 @@ fn the_maximum_is_exact() {
             } else if kept {
                 assert_eq!(seen, [frame(&"x".repeat(size), 0), end]);
             } else {
-                let over = Seen::Oversize {
+                let over = RecordedFrame::Oversize {
                     position: 0,
                     bytes: size as u64,
                     gap: false,
@@ -137,7 +139,7 @@ fn an_endless_line_is_not_kept() {
     framer.finish(record(&mut seen));
     assert_eq!(
         seen,
-        [Seen::Oversize {
+        [RecordedFrame::Oversize {
             position: 0,
             bytes: 1600 * 64 * 1024,
             gap: false
@@ -153,7 +155,7 @@ fn an_abandoned_line_is_reported_like_one_above_the_maximum() {
     framer.push(0, b"short", record(&mut seen));
     framer.abandon_line();
     framer.push(5, b" line\nnext\n", record(&mut seen));
-    let over = Seen::Oversize {
+    let over = RecordedFrame::Oversize {
         position: 0,
         bytes: 10,
         gap: false,
@@ -177,7 +179,7 @@ fn a_gap_drops_the_torn_line_and_makes_the_next_tentative() {
     framer.push(0, b"a\ntorn", record(&mut seen));
     framer.gap(6, 10);
     framer.push(16, b"rest\nwhole\n", record(&mut seen));
-    let rest = Seen::Frame {
+    let rest = RecordedFrame::Frame {
         text: b"rest".into(),
         position: 16,
         gap: true,
@@ -198,7 +200,7 @@ fn a_gap_that_ends_before_a_newline_leaves_the_next_line_certain() {
     let mut seen = Vec::new();
     framer.gap(0, 10);
     framer.push(10, b"\nwhole\n", record(&mut seen));
-    let whole = Seen::Frame {
+    let whole = RecordedFrame::Frame {
         text: b"whole".into(),
         position: 11,
         gap: true,
@@ -217,7 +219,7 @@ fn a_gap_in_an_oversize_line_forgets_it() {
     framer.push(9, b"ok\n", record(&mut seen));
     assert!(matches!(
         &seen[..],
-        [Seen::Frame {
+        [RecordedFrame::Frame {
             tentative: true,
             gap: true,
             ..
@@ -237,7 +239,7 @@ fn wrong_positions_are_corrected() {
     assert_eq!(seen[0], frame("abc", 0));
     assert!(matches!(
         &seen[1],
-        Seen::Frame {
+        RecordedFrame::Frame {
             gap: true,
             position: 7,
             ..
@@ -255,12 +257,12 @@ fn whole_frames_keep_their_newlines_and_are_bounded() {
     framer.message(3, b"too large", record(&mut seen));
     framer.message(20, b"[]", record(&mut seen));
     framer.message(22, b" ", record(&mut seen));
-    let over = Seen::Oversize {
+    let over = RecordedFrame::Oversize {
         position: 3,
         bytes: 9,
         gap: false,
     };
-    let after_a_gap = Seen::Frame {
+    let after_a_gap = RecordedFrame::Frame {
         text: b"[]".into(),
         position: 20,
         gap: true,
@@ -280,7 +282,7 @@ fn a_stream_joined_midway_starts_tentative() {
     framer.push(1000, b"rest\nwhole\n", record(&mut seen));
     assert!(matches!(
         seen[0],
-        Seen::Frame {
+        RecordedFrame::Frame {
             tentative: true,
             gap: false,
             position: 1000,
@@ -316,8 +318,8 @@ proptest! {
         prop_assert_eq!(seen.len(), expected.len());
         for (seen, line) in seen.iter().zip(expected) {
             match seen {
-                Seen::Frame { text, .. } => prop_assert_eq!(text.as_slice(), line),
-                Seen::Oversize { bytes, .. } => prop_assert_eq!(*bytes, line.len() as u64),
+                RecordedFrame::Frame { text, .. } => prop_assert_eq!(text.as_slice(), line),
+                RecordedFrame::Oversize { bytes, .. } => prop_assert_eq!(*bytes, line.len() as u64),
             }
         }
         prop_assert_eq!(stats.frames + stats.oversize, seen.len() as u64);

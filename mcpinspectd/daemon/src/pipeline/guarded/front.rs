@@ -24,7 +24,7 @@ pub(super) struct Line {
 }
 
 /// What was reported, or left out, and no longer waits.
-pub(super) enum Told {
+pub(super) enum Reported {
     /// A message: its direction, its hash, and its size in bytes.
     Line(Direction, u64, usize),
     /// The session's end.
@@ -37,11 +37,11 @@ pub(super) enum Told {
 pub(super) struct Front {
     start: SessionStart,
     /// Whether the session was reported.
-    is_told: bool,
+    is_reported: bool,
     /// Its processes, if they changed before it was reported.
     parties: Option<Input<'static>>,
-    /// By turn: see [`super::turns`].
-    waiting: BTreeMap<u64, Waiting>,
+    /// By sequence number: see [`super::pending_index`].
+    pending: BTreeMap<u64, PendingInput>,
     /// Messages reported as the server's: a reported response may answer one of them.
     requests: VecDeque<Line>,
     request_bytes: usize,
@@ -49,14 +49,14 @@ pub(super) struct Front {
     positions: [u64; 2],
 }
 
-enum Waiting {
+enum PendingInput {
     Line(Line),
     Happened(Box<Input<'static>>),
 }
 
 impl Line {
     fn memory(&self) -> usize {
-        size_of::<Waiting>() + self.bytes.as_ref().map_or(0, Vec::len)
+        size_of::<PendingInput>() + self.bytes.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -64,9 +64,9 @@ impl Front {
     pub(super) fn new(start: SessionStart) -> Self {
         Self {
             start,
-            is_told: false,
+            is_reported: false,
             parties: None,
-            waiting: BTreeMap::new(),
+            pending: BTreeMap::new(),
             requests: VecDeque::new(),
             request_bytes: 0,
             positions: [0; 2],
@@ -74,18 +74,18 @@ impl Front {
     }
 
     /// Lets a message wait for its turn. Returns how many bytes it occupies.
-    pub(super) fn wait(&mut self, turn: u64, line: Line) -> usize {
+    pub(super) fn wait(&mut self, sequence: u64, line: Line) -> usize {
         let memory = line.memory();
-        self.waiting.insert(turn, Waiting::Line(line));
+        self.pending.insert(sequence, PendingInput::Line(line));
         memory
     }
 
     /// Removes a message that was reported as the server's. Returns how many bytes it occupied.
-    pub(super) fn matched(&mut self, turn: u64) -> usize {
-        match self.waiting.remove(&turn) {
-            Some(Waiting::Line(line)) => {
+    pub(super) fn matched(&mut self, sequence: u64) -> usize {
+        match self.pending.remove(&sequence) {
+            Some(PendingInput::Line(line)) => {
                 let memory = line.memory();
-                self.note_told(line);
+                self.note_reported(line);
                 memory
             }
             _ => 0,
@@ -93,7 +93,7 @@ impl Front {
     }
 
     /// Notes a message that is reported as the server's.
-    pub(super) fn note_told(&mut self, line: Line) {
+    pub(super) fn note_reported(&mut self, line: Line) {
         let memory = line.memory();
         if memory > MAX_REQUEST_BYTES / 4 {
             return;
@@ -109,7 +109,7 @@ impl Front {
     }
 
     /// Notes any other input at this side. Returns whether it waits for its turn.
-    pub(super) fn happened(&mut self, turn: u64, input: Input<'_>) -> bool {
+    pub(super) fn happened(&mut self, sequence: u64, input: Input<'_>) -> bool {
         match input {
             // Lines arrive one by one, and the program is the guard.
             Input::SessionStarted(_)
@@ -117,52 +117,54 @@ impl Front {
             | Input::Message { .. }
             | Input::EndOfStream { .. }
             | Input::Program { .. } => false,
-            Input::PartiesChanged { .. } if !self.is_told => {
+            Input::PartiesChanged { .. } if !self.is_reported => {
                 self.parties = Some(input.into_owned());
                 false
             }
             other => {
                 let happened = Box::new(other.into_owned());
-                self.waiting.insert(turn, Waiting::Happened(happened));
+                self.pending
+                    .insert(sequence, PendingInput::Happened(happened));
                 true
             }
         }
     }
 
-    /// The turn of the oldest input that waits.
-    pub(super) fn next_turn(&self) -> Option<u64> {
-        self.waiting.keys().next().copied()
+    /// The sequence number of the oldest input that waits.
+    pub(super) fn next_sequence(&self) -> Option<u64> {
+        self.pending.keys().next().copied()
     }
 
     /// Whether the oldest input is due: it waits for nothing, or has waited too long.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        match self.waiting.values().next() {
+        match self.pending.values().next() {
             // A clock that was set back must not make anything wait.
-            Some(Waiting::Line(line)) => {
+            Some(PendingInput::Line(line)) => {
                 let waited = now.nanos_since(line.time).max(line.time.nanos_since(now));
                 waited >= PATIENCE
             }
-            Some(Waiting::Happened(_)) => true,
+            Some(PendingInput::Happened(_)) => true,
             None => false,
         }
     }
 
     /// Reports the oldest input that waits.
-    pub(super) fn tell_next(&mut self, on: &mut dyn FnMut(Input<'_>)) -> Option<Told> {
-        match self.waiting.pop_first()?.1 {
-            Waiting::Line(line) => {
-                self.tell_start(on);
+    pub(super) fn report_next(&mut self, on: &mut dyn FnMut(Input<'_>)) -> Option<Reported> {
+        match self.pending.pop_first()?.1 {
+            PendingInput::Line(line) => {
+                self.report_start(on);
                 if let Some(request) = self.request_of(&line) {
-                    self.tell(&request, on);
+                    self.report(&request, on);
                 }
-                self.tell(&line, on);
-                Some(Told::Line(line.direction, line.hash, line.memory()))
+                self.report(&line, on);
+                Some(Reported::Line(line.direction, line.hash, line.memory()))
             }
-            Waiting::Happened(input) => {
+            PendingInput::Happened(input) => {
                 let ended = matches!(*input, Input::SessionEnded { .. });
                 match *input {
                     // The end of a session that was not reported is not reported either.
-                    Input::SessionEnded { .. } | Input::PartiesChanged { .. } if !self.is_told => {}
+                    Input::SessionEnded { .. } | Input::PartiesChanged { .. }
+                        if !self.is_reported => {}
                     Input::Gap {
                         session,
                         direction,
@@ -171,7 +173,7 @@ impl Front {
                         time,
                         ..
                     } => {
-                        self.tell_start(on);
+                        self.report_start(on);
                         let position = self.advance(direction, bytes_lost);
                         on(Input::Gap {
                             session,
@@ -183,17 +185,21 @@ impl Front {
                         });
                     }
                     other => {
-                        self.tell_start(on);
+                        self.report_start(on);
                         on(other);
                     }
                 }
-                Some(if ended { Told::End } else { Told::Other })
+                Some(if ended {
+                    Reported::End
+                } else {
+                    Reported::Other
+                })
             }
         }
     }
 
-    fn tell_start(&mut self, on: &mut dyn FnMut(Input<'_>)) {
-        if !std::mem::replace(&mut self.is_told, true) {
+    fn report_start(&mut self, on: &mut dyn FnMut(Input<'_>)) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             on(Input::SessionStarted(self.start.clone()));
             if let Some(parties) = self.parties.take() {
                 on(parties);
@@ -201,7 +207,7 @@ impl Front {
         }
     }
 
-    fn tell(&mut self, line: &Line, on: &mut dyn FnMut(Input<'_>)) {
+    fn report(&mut self, line: &Line, on: &mut dyn FnMut(Input<'_>)) {
         let position = self.advance(line.direction, line.length);
         let session = Cow::Borrowed(&self.start.id);
         on(match &line.bytes {

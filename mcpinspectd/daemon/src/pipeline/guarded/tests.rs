@@ -15,7 +15,7 @@ struct Both {
     guarded: Guarded,
     front: Script,
     back: Script,
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 fn guard() -> Party {
@@ -34,7 +34,7 @@ impl Both {
             guarded: Guarded::default(),
             front: front.paced(Timestamp(SECOND), 1000),
             back: back.paced(Timestamp(SECOND), 1000),
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         let starts = [both.front.start(), both.back.start()];
         for start in starts {
@@ -45,8 +45,9 @@ impl Both {
     }
 
     fn pass(&mut self, input: Input<'_>) {
-        let told = &mut self.told;
-        self.guarded.input(input, &mut |input| note(told, &input));
+        let reported = &mut self.reported;
+        self.guarded
+            .input(input, &mut |input| note(reported, &input));
     }
 
     fn front(&mut self, direction: Direction, text: &str) {
@@ -60,17 +61,17 @@ impl Both {
     }
 
     fn at(&mut self, nanos: u64) {
-        let told = &mut self.told;
+        let reported = &mut self.reported;
         self.guarded
-            .time(Timestamp(nanos), &mut |input| note(told, &input));
+            .time(Timestamp(nanos), &mut |input| note(reported, &input));
     }
 
     fn take(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.reported)
     }
 }
 
-fn note(told: &mut Vec<String>, input: &Input<'_>) {
+fn note(reported: &mut Vec<String>, input: &Input<'_>) {
     let what = match input {
         Input::SessionStarted(_) => "started".to_owned(),
         Input::SessionEnded { .. } => "ended".to_owned(),
@@ -82,7 +83,7 @@ fn note(told: &mut Vec<String>, input: &Input<'_>) {
         }
         other => format!("{other:?}"),
     };
-    told.push(format!("{} {what}", input.session()));
+    reported.push(format!("{} {what}", input.session()));
 }
 
 #[test]
@@ -108,9 +109,12 @@ fn what_both_sides_say_is_told_once() {
         both.pass(end);
     }
     both.at(60 * SECOND);
-    let told = both.take();
-    assert_eq!(told.len(), 5, "{told:?}");
-    assert!(told.iter().all(|told| told.starts_with("back")), "{told:?}");
+    let reported = both.take();
+    assert_eq!(reported.len(), 5, "{reported:?}");
+    assert!(
+        reported.iter().all(|reported| reported.starts_with("back")),
+        "{reported:?}"
+    );
     assert!(both.guarded.guards.is_empty() && both.guarded.sessions.is_empty());
     assert_eq!((both.guarded.waiting, both.guarded.unfinished), (0, 0));
 }
@@ -148,13 +152,13 @@ fn what_the_guard_kept_back_is_told() {
     both.at(2 * SECOND);
     assert!(both.take().is_empty());
     both.at(60 * SECOND);
-    let told = [
+    let reported = [
         "front started".to_owned(),
         format!("front 0 {LIST}"),
         format!("front 0 {NONE}"),
         "front ended".to_owned(),
     ];
-    assert_eq!(both.take(), told);
+    assert_eq!(both.take(), reported);
 }
 
 /// A guard that says one thing twice has said it once in the server's name.
@@ -168,15 +172,15 @@ fn each_message_stands_for_one() {
     both.front(TO_SERVER, TOOLS);
     let end = both.front.end(EndReason::MonitoringStopped);
     both.pass(end);
-    let told = both.take();
-    assert_eq!(told[1..].len(), 4, "{told:?}");
-    assert_eq!(told[1], "front started");
+    let reported = both.take();
+    assert_eq!(reported[1..].len(), 4, "{reported:?}");
+    assert_eq!(reported[1], "front started");
 }
 
 #[test]
 fn a_guard_without_a_server_hides_nothing_and_others_are_left_alone() {
     let mut guarded = Guarded::default();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut alone = Script::new("alone").processes(Some(guard()), None);
     let mut other = Script::new("other").processes(Some(party(1, 1)), Some(party(2, 1)));
     let inputs = [
@@ -186,11 +190,13 @@ fn a_guard_without_a_server_hides_nothing_and_others_are_left_alone() {
         other.line(TO_SERVER, LIST),
     ];
     for input in inputs {
-        guarded.input(input, &mut |input| note(&mut told, &input));
+        guarded.input(input, &mut |input| note(&mut reported, &input));
     }
-    assert_eq!(told, ["other started", &format!("other {LIST}")]);
-    guarded.time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
-    assert_eq!(told[2..], ["alone started", &format!("alone 0 {LIST}")]);
+    assert_eq!(reported, ["other started", &format!("other {LIST}")]);
+    guarded.time(Timestamp(60 * SECOND), &mut |input| {
+        note(&mut reported, &input)
+    });
+    assert_eq!(reported[2..], ["alone started", &format!("alone 0 {LIST}")]);
 }
 
 /// A guard that talks a lot but never reaches a server is reported without waiting for one.
@@ -220,7 +226,7 @@ fn little_waits() {
 #[test]
 fn the_rest_of_a_message_is_none() {
     let mut guarded = Guarded::default();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let front = Script::new("front").processes(Some(guard()), None);
     let mut front = front.joined_midstream();
     let inputs = [
@@ -229,17 +235,19 @@ fn the_rest_of_a_message_is_none() {
         front.line(TO_SERVER, LIST),
     ];
     for input in inputs {
-        guarded.input(input, &mut |input| note(&mut told, &input));
+        guarded.input(input, &mut |input| note(&mut reported, &input));
     }
-    guarded.time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
-    assert_eq!(told, ["front started", &format!("front 0 {LIST}")]);
+    guarded.time(Timestamp(60 * SECOND), &mut |input| {
+        note(&mut reported, &input)
+    });
+    assert_eq!(reported, ["front started", &format!("front 0 {LIST}")]);
 }
 
 /// A guard of an HTTP server has a front and a back for each client.
 #[test]
 fn each_client_of_one_guard_is_told_once() {
     let mut guarded = Guarded::default();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let side = |name: String, server, client| {
         let script = Script::new(&name).processes(Some(server), Some(client));
         script.paced(Timestamp(SECOND), 1000)
@@ -251,7 +259,8 @@ fn each_client_of_one_guard_is_told_once() {
     let mut backs: Vec<_> = (0..count)
         .map(|at| side(format!("back{at:02}"), party(11, 1000), guard()))
         .collect();
-    let mut pass = |input: Input<'_>| guarded.input(input, &mut |input| note(&mut told, &input));
+    let mut pass =
+        |input: Input<'_>| guarded.input(input, &mut |input| note(&mut reported, &input));
     for script in fronts.iter_mut().chain(&mut backs) {
         pass(script.start());
     }
@@ -272,14 +281,16 @@ fn each_client_of_one_guard_is_told_once() {
     for script in fronts.iter_mut().chain(&mut backs) {
         pass(script.end(EndReason::ClientClosed));
     }
-    guarded.time(Timestamp(60 * SECOND), &mut |input| note(&mut told, &input));
-    let of_fronts: Vec<_> = told
+    guarded.time(Timestamp(60 * SECOND), &mut |input| {
+        note(&mut reported, &input)
+    });
+    let of_fronts: Vec<_> = reported
         .iter()
-        .filter(|told| told.starts_with("front"))
+        .filter(|reported| reported.starts_with("front"))
         .collect();
     assert_eq!(of_fronts.len(), 3, "{of_fronts:?}");
     assert!(of_fronts[1].contains(r#""id":10,"#), "{of_fronts:?}");
-    assert_eq!(told.len() - of_fronts.len(), 3 * count as usize - 1);
+    assert_eq!(reported.len() - of_fronts.len(), 3 * count as usize - 1);
     assert!(guarded.guards.is_empty() && guarded.sessions.is_empty());
     assert_eq!((guarded.waiting, guarded.unfinished), (0, 0));
 }

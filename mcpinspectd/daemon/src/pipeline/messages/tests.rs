@@ -14,7 +14,7 @@ use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::policy::Policy;
 use mcpinspect_judge::registry::Registry;
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use mcpinspect_runtime::queue::{Dropped, Received};
 
 use super::*;
@@ -58,7 +58,7 @@ impl Daemon {
         let (messages, receiver) = message_queue(Bounds { items, bytes });
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
-        let (_, requests) = channel(Bell::default());
+        let (_, requests) = channel(Notifier::default());
         let pipeline = Pipeline::new(engine, Sent::default(), requests, TestHost::default())
             .with_messages(messages);
         let mut daemon = Self {

@@ -6,7 +6,7 @@ use mcpinspect_engine::event::testing::party;
 use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{DecisionKind, Registry, Standing, canonical};
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use serde_json::{Value, json};
 
 use super::*;
@@ -47,7 +47,7 @@ impl Daemon {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::in_memory();
         let engine = Engine::new(Limits::default(), registry, Box::new(NoDetector));
-        let (control, requests) = channel(Bell::default());
+        let (control, requests) = channel(Notifier::default());
         let host = TestHost {
             suppressions: directory.path().join("suppressions.toml"),
             ..TestHost::default()

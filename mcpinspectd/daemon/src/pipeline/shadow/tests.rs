@@ -4,7 +4,7 @@ use mcpinspect_engine::event::testing::party;
 use mcpinspect_engine::{Engine, Limits, OutputSink};
 use mcpinspect_judge::detect::NoDetector;
 use mcpinspect_judge::registry::{Attribution, DecidedBy, DecisionKind, ItemKey, Owner};
-use mcpinspect_runtime::bell::Bell;
+use mcpinspect_runtime::notifier::Notifier;
 use serde_json::{Value, json};
 
 use super::*;
@@ -48,7 +48,7 @@ impl Watch {
             Registry::in_memory(),
             Box::new(NoDetector),
         );
-        let (_, requests) = channel(Bell::default());
+        let (_, requests) = channel(Notifier::default());
         let mut watch = Self {
             pipeline: Pipeline::new(engine, Log::default(), requests, TestHost::default()),
             script: Script::new("files").processes(Some(party(4242, 1000)), None),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mcpinspect_bus::rows::{BUSY, ContainedRow};
 use mcpinspect_contain::Contained;
 use mcpinspect_core::model::ContainmentAction;
-use mcpinspect_engine::recall::Viewer;
+use mcpinspect_engine::history::Viewer;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use zbus::message::Header;

@@ -38,7 +38,7 @@ const FLATTENED: usize = 256 << 10;
 
 /// A value that was read within a budget.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading<'a> {
+pub struct BoundedValue<'a> {
     /// The value.
     pub value: Json<'a>,
     /// Whether it has lost structure: only the strings of some containers are known.
@@ -47,7 +47,7 @@ pub struct Reading<'a> {
     pub cut: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> BoundedValue<'a> {
     /// Reads `raw`, in at most about ten megabytes besides the text.
     pub fn of(raw: &'a RawValue) -> Self {
         let mut reader = Reader::new(raw, Budget::of(NODES), Budget::of(TEXT));
@@ -274,7 +274,7 @@ mod tests {
 
     fn reading(text: &str) -> (String, bool, bool) {
         let raw = RawValue::from_string(text.to_owned()).unwrap();
-        let reading = Reading::of(&raw);
+        let reading = BoundedValue::of(&raw);
         let shown = format!("{:?}", reading.value);
         (shown, reading.flattened, reading.cut)
     }
@@ -401,7 +401,7 @@ mod tests {
             prop_assert_eq!(&value(&tree.to_string()), &tree);
             prop_assert_eq!(&value(&serde_json::to_string_pretty(&tree).unwrap()), &tree);
             let raw = RawValue::from_string(tree.to_string()).unwrap();
-            let reading = Reading::of(&raw);
+            let reading = BoundedValue::of(&raw);
             prop_assert!(!reading.flattened && !reading.cut);
             prop_assert_eq!(Value::from(reading.value), tree);
         }

@@ -25,7 +25,7 @@ use crate::detect::api::{
 use crate::detect::behaviour::{TextLocation, TextSource, ToolCall};
 use crate::detect::category::Category;
 use crate::detect::cross_server::ToolProfile;
-use crate::detect::json::{Json, Reading};
+use crate::detect::json::{BoundedValue, Json};
 use crate::detect::layers::Layers;
 use crate::detect::rules::Suppression;
 use crate::detect::weighted_rules::ActiveRules;
@@ -103,7 +103,7 @@ impl RuntimeDetector {
     fn analyse(
         &mut self,
         context: &SessionContext<'_>,
-        definition: &Reading<'_>,
+        definition: &BoundedValue<'_>,
         profile: Option<&ToolProfile>,
     ) -> Report {
         let context = AnalysisContext {
@@ -131,7 +131,7 @@ impl RuntimeDetector {
     /// Compares a changed definition with its pin: findings that the change added count for more than those
     /// that were there when a person accepted it.
     fn changed(&mut self, context: &SessionContext<'_>, report: &mut Report, pinned: &RawValue) {
-        let before = self.analyse(context, &Reading::of(pinned), None);
+        let before = self.analyse(context, &BoundedValue::of(pinned), None);
         let new = report
             .detections
             .iter()
@@ -296,7 +296,7 @@ impl RuntimeDetector {
         verdict: &Verdict,
     ) {
         if self.layers.behaviour && verdict.action >= Action::Warn {
-            let definition = Reading::of(tool.definition);
+            let definition = BoundedValue::of(tool.definition);
             let value = (&definition.value, "definition");
             self.has_read(context, Some(tool.name), value, (true, true), &[]);
         }
@@ -417,7 +417,7 @@ impl Detector for RuntimeDetector {
             client: None,
             time,
         };
-        self.analyse(&context, &Reading::of(definition), None)
+        self.analyse(&context, &BoundedValue::of(definition), None)
             .questionable
     }
 
@@ -437,7 +437,7 @@ impl Detector for RuntimeDetector {
             self.has_read_definition(context, tool, &known);
             return known;
         }
-        let definition = Reading::of(tool.definition);
+        let definition = BoundedValue::of(tool.definition);
         let server = &context.server_id.0;
         let acts = &mut self.offered.of_mut(context.user).acts;
         acts.learn(server, tool.name, &definition.value);
@@ -471,7 +471,7 @@ impl Detector for RuntimeDetector {
         _: ToolStatus,
     ) -> Verdict {
         self.refresh();
-        let introduction = Reading::of(introduction);
+        let introduction = BoundedValue::of(introduction);
         let analysis = AnalysisContext {
             server: Some(&context.server_id.0),
             user: context.user,

@@ -4,7 +4,7 @@ use mcpinspect_core::mcp::{Message, Outcome};
 use serde_json::value::RawValue;
 
 use crate::detect::json;
-use crate::detect::json::{Json, Reading};
+use crate::detect::json::{BoundedValue, Json};
 
 /// Most bytes of a value's strings to search for secrets and private values.
 const TEXT_LIMIT: usize = 256 * 1024;
@@ -15,7 +15,7 @@ const PATH: usize = 160;
 const EACH: usize = 32;
 
 /// The parts of a message that are judged, as one value.
-pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<Reading<'a>> {
+pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<BoundedValue<'a>> {
     let (key, raw) = match message {
         Message::Request(_) | Message::Notification(_) => ("params", message.params()?),
         Message::Response(response) => match response.outcome {
@@ -23,12 +23,12 @@ pub(super) fn message_value<'a>(message: &'a Message<'_>) -> Option<Reading<'a>>
             Outcome::Error(raw) => ("error", raw),
         },
     };
-    let reading = Reading::of(raw);
+    let reading = BoundedValue::of(raw);
     let method = message
         .method()
         .map(|method| ("method", Json::String(method.into())));
     let members = method.into_iter().chain([(key, reading.value)]);
-    Some(Reading {
+    Some(BoundedValue {
         value: Json::Object(members.map(|(key, value)| (key.into(), value)).collect()),
         ..reading
     })
@@ -61,7 +61,7 @@ fn collect_texts(
                 .flatten()
             {
                 Some(inner) => {
-                    collect_texts(&Reading::of(inner).value, path, (0, false), room, out)
+                    collect_texts(&BoundedValue::of(inner).value, path, (0, false), room, out)
                 }
                 None => {
                     *room = room.saturating_sub(text.len() + EACH);

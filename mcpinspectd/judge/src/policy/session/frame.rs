@@ -10,7 +10,7 @@ use super::judge::{Judge, Member};
 use super::{Forward, Handled, Session};
 use crate::policy::decide::Verdict;
 use crate::policy::record::{Record, Subject};
-use crate::policy::situation::{Doubt, Found, Kind, Situation};
+use crate::policy::situation::{Doubt, Kind, MessageFinding, Situation};
 
 impl Session {
     /// Judges a frame: what is between two newlines, with a carriage return at its end if there is one.
@@ -19,7 +19,7 @@ impl Session {
         direction: Direction,
         frame: &'f [u8],
         time: Timestamp,
-        findings: &[Found],
+        findings: &[MessageFinding],
     ) -> Handled<'f> {
         if self.policy.rules().is_empty() || frame.trim_ascii().is_empty() {
             return Handled::passing();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mcpinspect_core::mcp::ambiguity;
-use mcpinspect_core::mcp::ambiguity::Place;
+use mcpinspect_core::mcp::ambiguity::MessagePart;
 use mcpinspect_core::mcp::message;
 use mcpinspect_core::mcp::message::{Irregularity, Message, Parsed, Payload};
 use mcpinspect_core::mcp::method::MethodName;
@@ -19,9 +19,9 @@ use crate::policy::consent;
 use crate::policy::consent::Reply;
 use crate::policy::decide::{Decision, Policy, Verdict};
 use crate::policy::edit::{edited, offset, put, without};
+use crate::policy::pending_requests::{PendingRequests, RequestTarget};
 use crate::policy::record::{Record, Subject, shown};
-use crate::policy::situation::{Doubt, Found, Kind, Situation};
-use crate::policy::waiting::{Asked, Waiting};
+use crate::policy::situation::{Doubt, Kind, MessageFinding, Situation};
 
 /// Most members of a batch to judge one by one.
 const MAX_MEMBERS: usize = 4096;
@@ -44,7 +44,7 @@ pub(super) struct Judge<'s> {
     pub(super) session: &'s mut Session,
     pub(super) direction: Direction,
     pub(super) time: Timestamp,
-    pub(super) findings: &'s [Found],
+    pub(super) findings: &'s [MessageFinding],
 }
 
 impl Judge<'_> {
@@ -130,12 +130,12 @@ impl Judge<'_> {
             Message::Response(response) => (Kind::Response, None, Some(response.outcome)),
         };
         let id = message.id().map(|id| id.0);
-        let (asked, is_related) = match (kind, id) {
+        let (target, is_related) = match (kind, id) {
             (Kind::Response, Some(id)) => {
                 let exchange = self.session.exchange;
-                let asked = self.waiting(self.direction.reverse()).take(exchange, id);
-                let is_related = asked.is_some();
-                (asked, is_related)
+                let target = self.pending(self.direction.reverse()).take(exchange, id);
+                let is_related = target.is_some();
+                (target, is_related)
             }
             (Kind::Response, None) if matches!(outcome, Some(Outcome::Error(_))) => {
                 self.without_id()
@@ -148,8 +148,8 @@ impl Judge<'_> {
         self.meet(message.method(), view.as_ref());
         let method = message
             .method()
-            .or(asked.as_ref().map(|asked| &*asked.method));
-        let tool = own_tool.or(asked.as_ref().and_then(|asked| asked.tool.as_deref()));
+            .or(target.as_ref().map(|target| &*target.method));
+        let tool = own_tool.or(target.as_ref().and_then(|target| target.tool.as_deref()));
         let doubt = self.doubt(member, kind, is_related);
         let policy = Arc::clone(&self.session.policy);
         let seen = Situation {
@@ -175,12 +175,12 @@ impl Judge<'_> {
         let is_blocked = decision.verdict != Verdict::Pass;
         let is_answered = !is_blocked || self.session.is_recorded;
         if let (Message::Request(request), true) = (message, is_answered) {
-            let asked = Asked {
+            let target = RequestTarget {
                 method: MethodName::new(&request.method),
                 tool: tool.map(|tool| json::cut(tool, MAX_TOOL).into()),
             };
             let exchange = self.session.exchange;
-            self.session.waiting[self.direction as usize].add(exchange, request.id.0, asked);
+            self.session.pending[self.direction as usize].add(exchange, request.id.0, target);
         }
         let mut handled = match is_blocked {
             true => self.blocked(&policy, &decision, &seen, member.text, id),
@@ -198,20 +198,20 @@ impl Judge<'_> {
     }
 
     /// What an error without an id answers, and whether that is known.
-    fn without_id(&self) -> (Option<Asked>, bool) {
+    fn without_id(&self) -> (Option<RequestTarget>, bool) {
         let session = &self.session;
-        let waiting = &session.waiting[self.direction.reverse() as usize];
-        let asked = match &session.answering {
+        let pending = &session.pending[self.direction.reverse() as usize];
+        let target = match &session.answering {
             Answering::Nothing => return (None, true),
-            Answering::Request(id) => waiting.peek(session.exchange, id),
-            Answering::Unknown if waiting.count() == 0 => return (None, true),
-            Answering::Unknown => waiting.only(),
+            Answering::Request(id) => pending.peek(session.exchange, id),
+            Answering::Unknown if pending.count() == 0 => return (None, true),
+            Answering::Unknown => pending.only(),
         };
-        (asked.cloned(), asked.is_some())
+        (target.cloned(), target.is_some())
     }
 
-    fn waiting(&mut self, direction: Direction) -> &mut Waiting {
-        &mut self.session.waiting[direction as usize]
+    fn pending(&mut self, direction: Direction) -> &mut PendingRequests {
+        &mut self.session.pending[direction as usize]
     }
 
     /// Notes who the client says it is.
@@ -252,18 +252,18 @@ impl Judge<'_> {
         let mends = kind == Kind::Response;
         // An answer to nothing could be an answer to anything.
         let is_certain = kind != Kind::Response || is_related;
-        let found = ambiguity::find(text, mends, |place, key| names.is_odd(place, key));
-        let found = found.filter(|(place, _)| is_certain || *place == Place::Envelope);
+        let found = ambiguity::find(text, mends, |part, key| names.is_odd(part, key));
+        let found = found.filter(|(part, _)| is_certain || *part == MessagePart::Envelope);
         let is_stray = !is_certain && !self.session.is_watched;
         let unrelated = is_stray.then(Doubt::unrelated);
-        let found = found.map(|(place, what)| Doubt {
+        let found = found.map(|(part, what)| Doubt {
             // The parameters of an answer are not its result.
-            place: if kind == Kind::Response && place == Place::Params {
-                Place::Inside
+            part: if kind == Kind::Response && part == MessagePart::Params {
+                MessagePart::Inside
             } else {
-                place
+                part
             },
-            is_kind_sure: place != Place::Envelope,
+            is_kind_sure: part != MessagePart::Envelope,
             reason: what.as_str(),
         });
         found.or(unrelated)

@@ -13,7 +13,7 @@ use super::Session;
 use super::judge::{Judge, Member};
 use crate::policy::consent::{Asking, Consent};
 use crate::policy::record::shown;
-use crate::policy::situation::{Found, Kind, Situation};
+use crate::policy::situation::{Kind, MessageFinding, Situation};
 
 /// Most questions about one frame. Anything beyond is not asked, and does not pass.
 const MAX_QUESTIONS: usize = 16;
@@ -26,7 +26,7 @@ impl Session {
         direction: Direction,
         frame: &[u8],
         time: Timestamp,
-        findings: &[Found],
+        findings: &[MessageFinding],
     ) -> Vec<Asking> {
         let mut questions = Vec::new();
         if !self.policy.asks_a_person() {

@@ -4,7 +4,7 @@ use mcpinspect_core::model::Severity;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::situation::Found;
+use crate::policy::situation::MessageFinding;
 
 /// Whether a rule with these conditions blocks a message.
 fn blocks(when: &str, direction: Direction, message: &Value) -> bool {
@@ -150,7 +150,7 @@ fn findings_clients_and_users() {
         ..Parties::of("s")
     };
     let mut tried = Tried::with(Arc::new(compile(policy).unwrap()), parties);
-    let found = |severity, category: &str| Found {
+    let found = |severity, category: &str| MessageFinding {
         severity,
         category: category.into(),
     };

@@ -63,12 +63,12 @@ impl Home {
         }
     }
 
-    fn named(&self, launch: &Launch) -> Option<Named> {
+    fn named(&self, launch: &Launch) -> Option<ConfiguredName> {
         self.configs.name_of(launch, &BinLinks::none())
     }
 
     fn name(&self, lines: &[&str]) -> Option<(String, &'static str)> {
-        let Named { name, client } = self.named(&self.launch(lines))?;
+        let ConfiguredName { name, client } = self.named(&self.launch(lines))?;
         Some((name, client))
     }
 }

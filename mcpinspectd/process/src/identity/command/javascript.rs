@@ -6,7 +6,7 @@ use super::grammar::{
 };
 use super::{Command, Invocation, LaunchSource};
 use crate::identity::node_modules;
-use crate::identity::node_modules::Place;
+use crate::identity::node_modules::NodeModulesPath;
 use crate::identity::normal;
 
 impl Command<'_> {
@@ -108,9 +108,9 @@ impl Command<'_> {
         // pnpm's commands run `node_modules/.bin/../package/index.js`.
         let plain = normal::join("/", &path);
         let package = |name| self.invocation(LaunchSource::Npm, name, arguments);
-        Some(match node_modules::place(&plain) {
-            Some(Place::Package(name)) => package(name),
-            Some(Place::Command(name)) => {
+        Some(match node_modules::locate(&plain) {
+            Some(NodeModulesPath::Package(name)) => package(name),
+            Some(NodeModulesPath::Command(name)) => {
                 let is_absolute = path.starts_with('/');
                 let behind = is_absolute.then(|| self.links.package(&plain)).flatten();
                 behind_command(package(name), behind)

@@ -8,7 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::start::{Form, Start, Word, blanks_before};
+use super::start::{Form, SpannedWord, Start, blanks_before};
 use super::{Described, EditError, NO_COMMAND, NO_TEXT, NO_WORDS, Outcome};
 use crate::identity::config_file::CODEX;
 
@@ -46,7 +46,7 @@ fn start(text: &str, server: &Spanned<DeValue<'_>>) -> Result<Start, Outcome> {
         let DeValue::Array(list) = list.get_ref() else {
             return Err(NO_WORDS);
         };
-        let list: Option<Vec<Word>> = list.iter().map(word).collect();
+        let list: Option<Vec<SpannedWord>> = list.iter().map(word).collect();
         words.extend(list.ok_or(NO_WORDS)?);
     }
     Ok(Start {
@@ -79,9 +79,9 @@ fn gap(text: &str, table: Range<usize>, key: usize) -> Result<String, Outcome> {
 }
 
 /// A text with its position.
-fn word(value: &Spanned<DeValue<'_>>) -> Option<Word> {
+fn word(value: &Spanned<DeValue<'_>>) -> Option<SpannedWord> {
     match value.get_ref() {
-        DeValue::String(text) => Some(Word {
+        DeValue::String(text) => Some(SpannedWord {
             text: text.to_string(),
             at: value.span(),
         }),

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::start::{Form, Start, Word, blanks_before};
+use super::start::{Form, SpannedWord, Start, blanks_before};
 use super::{Described, EditError, NO_COMMAND, NO_TEXT, NO_WORDS, Outcome};
 use crate::identity::config_file;
 use crate::identity::config_file::Layout;
@@ -112,7 +112,7 @@ impl File<'_> {
         let at = self.place(command);
         let key = key_before(self.blank, at.start, name)?;
         let text = serde_json::from_str(command.get()).map_err(|_| NO_TEXT)?;
-        let mut words = vec![Word { text, at }];
+        let mut words = vec![SpannedWord { text, at }];
         if let Some(args) = found.args {
             words.extend(self.words(args)?);
         }
@@ -126,7 +126,7 @@ impl File<'_> {
     }
 
     /// The words of a list: texts, and numbers as they are written.
-    fn words(&self, list: &RawValue) -> Result<Vec<Word>, Outcome> {
+    fn words(&self, list: &RawValue) -> Result<Vec<SpannedWord>, Outcome> {
         let values: Vec<&RawValue> = serde_json::from_str(list.get()).map_err(|_| NO_WORDS)?;
         let words = values.into_iter().map(|value| {
             let text = match value.get().as_bytes().first() {
@@ -134,7 +134,7 @@ impl File<'_> {
                 _ => serde_json::from_str(value.get()).map_err(|_| NO_WORDS),
             };
             let at = self.place(value);
-            text.map(|text| Word { text, at })
+            text.map(|text| SpannedWord { text, at })
         });
         words.collect()
     }

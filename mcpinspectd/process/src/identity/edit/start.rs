@@ -6,7 +6,7 @@ use super::{Change, Language, Outcome, Piece};
 use crate::launcher;
 
 /// A word of a command, decoded, and its position in the file.
-pub(super) struct Word {
+pub(super) struct SpannedWord {
     pub(super) text: String,
     pub(super) at: Range<usize>,
 }
@@ -14,7 +14,7 @@ pub(super) struct Word {
 /// How a file says to start a server.
 pub(super) struct Start {
     /// The command and its arguments.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<SpannedWord>,
     /// Where they are written.
     pub(super) form: Form,
 }
@@ -41,7 +41,7 @@ pub(super) struct Plan {
 }
 
 /// Where the guard's words are in the file, or would be, and what is around them.
-struct Spot {
+struct GuardSpan {
     /// Empty without a guard.
     at: Range<usize>,
     before: String,
@@ -49,7 +49,7 @@ struct Spot {
     after: String,
 }
 
-impl Spot {
+impl GuardSpan {
     /// In front of a word, separated like it from what precedes.
     fn in_front(text: &str, at: Range<usize>) -> Self {
         let between = format!(",{}", blanks_before(text, at.start));
@@ -147,27 +147,27 @@ impl Start {
         &self,
         text: &str,
         language: Language<'_>,
-        command: &Word,
-        arguments: &[Word],
-    ) -> Result<Spot, Outcome> {
+        command: &SpannedWord,
+        arguments: &[SpannedWord],
+    ) -> Result<GuardSpan, Outcome> {
         let [first, others @ ..] = &*self.words else {
             return Err(Outcome::Unchanged);
         };
         let (gap, list) = match &self.form {
-            Form::List => return Ok(Spot::in_front(text, first.at.start..command.at.start)),
+            Form::List => return Ok(GuardSpan::in_front(text, first.at.start..command.at.start)),
             Form::Members { gap, list } => (gap, list),
         };
         let end = first.at.end;
         let Some(list) = list else {
             let gap = gap.as_ref().map_err(|why| *why)?;
             let before = format!("{gap}{}", language.new_list());
-            return Ok(Spot::alone(end..end, before, " ]"));
+            return Ok(GuardSpan::alone(end..end, before, " ]"));
         };
         Ok(match (others.first(), arguments.first()) {
-            (Some(first), Some(next)) => Spot::in_front(text, first.at.start..next.at.start),
+            (Some(first), Some(next)) => GuardSpan::in_front(text, first.at.start..next.at.start),
             (None, _) => {
                 let inside = list.start + 1;
-                Spot::alone(inside..inside, String::new(), "")
+                GuardSpan::alone(inside..inside, String::new(), "")
             }
             (Some(first), None) => {
                 // The list goes with the guard if it was inserted with it.
@@ -177,8 +177,8 @@ impl Start {
                 let is_added = gap.is_some_and(|gap| gap.chars().all(char::is_whitespace))
                     && text.get(command.at.end..list.end) == Some(" ]");
                 match is_added {
-                    true => Spot::alone(end..list.end, before.to_owned(), " ]"),
-                    false => Spot::alone(first.at.start..command.at.end, String::new(), ""),
+                    true => GuardSpan::alone(end..list.end, before.to_owned(), " ]"),
+                    false => GuardSpan::alone(first.at.start..command.at.end, String::new(), ""),
                 }
             }
         })

@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn a_damaged_file_is_set_aside_and_recording_goes_on() {
-    let place = Place::new();
-    std::fs::write(place.path(), "no database at all, but text".repeat(1000)).unwrap();
-    let mut recording = Recording::start(settings(&place.path()));
+    let fixture = Fixture::new();
+    std::fs::write(fixture.path(), "no database at all, but text".repeat(1000)).unwrap();
+    let mut recording = Recording::start(settings(&fixture.path()));
     let mut script = recording.session("files", "s1", 1000);
     recording.call(&mut script, 1, "read", "after", "x");
     let events = recording.finish();
@@ -15,17 +15,17 @@ fn a_damaged_file_is_set_aside_and_recording_goes_on() {
         (&events[0]["type"], &events[0]["trouble"]),
         (&json!("mcp_store"), &json!("set_aside"))
     );
-    assert_eq!(place.messages("s1").len(), 2);
-    let aside = std::fs::read(place.0.path().join("messages.db.damaged")).unwrap();
+    assert_eq!(fixture.messages("s1").len(), 2);
+    let aside = std::fs::read(fixture.0.path().join("messages.db.damaged")).unwrap();
     assert!(aside.starts_with(b"no database"));
 }
 
 #[test]
 fn damage_in_the_middle_of_a_store_is_noticed_where_it_is_met() {
     use std::os::unix::fs::FileExt as _;
-    let place = Place::new();
+    let fixture = Fixture::new();
     for round in 0..2 {
-        let mut recording = Recording::start(settings(&place.path()));
+        let mut recording = Recording::start(settings(&fixture.path()));
         let mut script = recording.session("files", &format!("s{round}"), 1000);
         for id in 0..500 {
             recording.call(&mut script, id, "read", &format!("argument {id}"), "small");
@@ -36,12 +36,12 @@ fn damage_in_the_middle_of_a_store_is_noticed_where_it_is_met() {
                 events.iter().any(|event| event["trouble"] == "set_aside"),
                 "{events:?}"
             );
-            assert_eq!(place.messages("s1").len(), 1000);
+            assert_eq!(fixture.messages("s1").len(), 1000);
         }
         // All pages but the first, which says what the file is.
         let file = std::fs::OpenOptions::new()
             .write(true)
-            .open(place.path())
+            .open(fixture.path())
             .unwrap();
         let size = file.metadata().unwrap().len();
         if round == 0 {
@@ -54,12 +54,12 @@ fn damage_in_the_middle_of_a_store_is_noticed_where_it_is_met() {
 
 #[test]
 fn a_newer_store_is_left_alone_and_losses_are_told() {
-    let place = Place::new();
-    drop(Recording::start(settings(&place.path())).finish());
-    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let fixture = Fixture::new();
+    drop(Recording::start(settings(&fixture.path())).finish());
+    let connection = rusqlite::Connection::open(fixture.path()).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    let mut recording = Recording::start(settings(&place.path()));
+    let mut recording = Recording::start(settings(&fixture.path()));
     let mut script = recording.session("files", "s1", 1000);
     recording.call(&mut script, 1, "read", "x", "y");
     let events = recording.finish();
@@ -73,13 +73,13 @@ fn a_newer_store_is_left_alone_and_losses_are_told() {
         })
         .collect();
     assert_eq!(troubles, [("newer", Some(0)), ("dropped", Some(3))]);
-    assert!(place.path().exists());
+    assert!(fixture.path().exists());
 }
 
 #[test]
 fn a_place_that_cannot_be_written_costs_the_messages_and_nothing_else() {
-    let place = Place::new();
-    let path = place.0.path().join("missing/messages.db");
+    let fixture = Fixture::new();
+    let path = fixture.0.path().join("missing/messages.db");
     let mut recording = Recording::start(settings(&path));
     let mut script = recording.session("files", "s1", 1000);
     recording.call(&mut script, 1, "read", "x", "y");
@@ -90,14 +90,14 @@ fn a_place_that_cannot_be_written_costs_the_messages_and_nothing_else() {
 
 #[test]
 fn a_full_disk_is_told_and_survived() {
-    let place = Place::new();
-    drop(Recording::start(settings(&place.path())).finish());
-    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let fixture = Fixture::new();
+    drop(Recording::start(settings(&fixture.path())).finish());
+    let connection = rusqlite::Connection::open(fixture.path()).unwrap();
     let mut connection = connection;
     connection
         .pragma_update(None, "max_page_count", 40)
         .unwrap();
-    let mut writer = write::BatchWriter::new(keep(Content::Full), false).unwrap();
+    let mut writer = write::BatchWriter::new(keep(StoredContent::Full), false).unwrap();
     let (mut queue, mut records) = message_queue(Bounds {
         items: 10_000,
         bytes: 64 << 20,
@@ -133,11 +133,11 @@ fn a_full_disk_is_told_and_survived() {
     assert_eq!(full, Some(rusqlite::ErrorCode::DiskFull));
     drop(connection);
     // What was written before is complete.
-    assert_eq!(place.messages("files").len(), written);
+    assert_eq!(fixture.messages("files").len(), written);
     // With room, it goes on.
-    let mut recording = Recording::start(settings(&place.path()));
+    let mut recording = Recording::start(settings(&fixture.path()));
     let mut script = recording.session("files", "s2", 1000);
     recording.call(&mut script, 1, "read", "x", "y");
     assert!(recording.finish().is_empty());
-    assert_eq!(place.messages("s2").len(), 2);
+    assert_eq!(fixture.messages("s2").len(), 2);
 }

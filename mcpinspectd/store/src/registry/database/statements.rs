@@ -101,7 +101,7 @@ pub(super) fn execute(transaction: &Transaction<'_>, write: &Write) -> rusqlite:
                     Column(DecidedBy::List)
                 ])?;
         }
-        Write::Told { decision } => {
+        Write::Reported { decision } => {
             transaction
                 .prepare_cached("UPDATE decision SET told = 1 WHERE id = ?1")?
                 .execute([decision])?;

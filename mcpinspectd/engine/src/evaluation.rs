@@ -1,4 +1,4 @@
-//! One input on its way through the three steps: observe, judge, tell.
+//! One input on its way through the three steps: observe, judge, report.
 //!
 //! What is observed and judged collects here as a [`Judgement`]; none of it leaves until the step
 //! is over. A consumer that has to decide whether a message passes (an inline guard) is shown the
@@ -24,8 +24,8 @@ pub(super) struct Judges {
 const MAX_HELD: usize = 4096;
 const MAX_HELD_BYTES: usize = 2 << 20;
 
-/// The handling of one input.
-pub(super) struct Turn<'a> {
+/// The evaluation of one input.
+pub(super) struct Evaluation<'a> {
     /// When the input happened.
     pub(super) time: Timestamp,
     pub(super) judges: &'a mut Judges,
@@ -35,8 +35,8 @@ pub(super) struct Turn<'a> {
     sink: &'a mut dyn OutputSink,
 }
 
-impl<'a> Turn<'a> {
-    /// A turn for an input that happened at `time`.
+impl<'a> Evaluation<'a> {
+    /// An evaluation for an input that happened at `time`.
     pub(super) fn new(
         time: Timestamp,
         judges: &'a mut Judges,
@@ -55,7 +55,7 @@ impl<'a> Turn<'a> {
     /// first: a hostile message must not decide how much memory its judgement takes.
     pub(super) fn report(&mut self, event: Event) {
         if self.judgement.events.len() == MAX_HELD || self.held >= MAX_HELD_BYTES {
-            self.tell();
+            self.flush();
         }
         self.held += event.body.size();
         self.judgement.events.push(event);
@@ -67,24 +67,24 @@ impl<'a> Turn<'a> {
     }
 
     /// Shows the judgement of a message, and reports the message. Its events follow.
-    pub(super) fn tell_message(&mut self, message: &MessageSeen<'_>) {
+    pub(super) fn emit_message(&mut self, message: &MessageSeen<'_>) {
         self.sink.output(Output::Judged(message, &self.judgement));
         self.sink.output(Output::Message(message));
         self.judgement.disposition = Action::None;
     }
 
     /// Reports a member of the last batch.
-    pub(super) fn tell_member(&mut self, member: &MessageSeen<'_>) {
+    pub(super) fn emit_member(&mut self, member: &MessageSeen<'_>) {
         self.sink.output(Output::Member(member));
     }
 
     /// Reports that a request is overdue.
-    pub(super) fn tell_overdue(&mut self, overdue: &Overdue) {
+    pub(super) fn emit_overdue(&mut self, overdue: &Overdue) {
         self.sink.output(Output::Overdue(overdue));
     }
 
     /// Reports the events that have collected.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.held = 0;
         for event in self.judgement.events.drain(..) {
             self.sink.output(Output::Event(&event));

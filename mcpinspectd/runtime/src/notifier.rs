@@ -2,7 +2,7 @@
 //!
 //! Several parties may have work for the pipeline's thread: the ring, callers on the bus, signals.
 //! If it checked each of them ten times a second, an idle laptop would pay for that. Instead it
-//! sleeps, and those that have work ring. A ring while the thread is awake is not lost: its next sleep ends
+//! sleeps, and those that have work notify it. A notification while the thread is awake is not lost: its next sleep ends
 //! at once.
 
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Wakes one thread. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Bell(Arc<OnceLock<Thread>>);
+pub struct Notifier(Arc<OnceLock<Thread>>);
 
-impl Bell {
-    /// Sleeps until the bell rings, at most for `at_most`, perhaps for less. The bell wakes the first thread that
+impl Notifier {
+    /// Sleeps until somebody notifies, at most for `at_most`, perhaps for less. It wakes the first thread that
     /// called this, from then on.
     pub fn wait(&self, at_most: Duration) {
         self.0.get_or_init(thread::current);
@@ -22,7 +22,7 @@ impl Bell {
     }
 
     /// Wakes the thread.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         if let Some(thread) = self.0.get() {
             thread.unpark();
         }
@@ -37,20 +37,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_ends_the_sleep_also_when_it_comes_first() {
-        let (bell, long) = (Bell::default(), Duration::from_secs(60));
+    fn a_notification_ends_the_sleep_also_when_it_comes_first() {
+        let (notifier, long) = (Notifier::default(), Duration::from_secs(60));
         let start = Instant::now();
-        bell.wait(Duration::ZERO);
-        bell.ring();
-        bell.wait(long);
-        let ringing = bell.clone();
+        notifier.wait(Duration::ZERO);
+        notifier.notify();
+        notifier.wait(long);
+        let other_handle = notifier.clone();
         let (asleep, is_asleep) = channel::<()>();
         let other = thread::spawn(move || {
             let _ = is_asleep.recv();
-            ringing.ring();
+            other_handle.notify();
         });
         drop(asleep);
-        bell.wait(long);
+        notifier.wait(long);
         assert!(start.elapsed() < long, "both sleeps were cut short");
         assert!(other.join().is_ok());
     }

@@ -22,7 +22,7 @@ pub enum Viewer {
 /// A question. Times are nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Question {
+pub enum HistoryQuery {
     /// Which sessions were recorded? Newest first, as [`RecordedSession`].
     Sessions {
         /// Only of this server.
@@ -282,7 +282,7 @@ pub struct CallStatistics {
 
 /// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecallError {
+pub enum HistoryError {
     /// It makes no sense.
     #[error("{0}")]
     Invalid(String),
@@ -298,10 +298,14 @@ pub enum RecallError {
 }
 
 /// Answers questions about what was recorded.
-pub trait Recall: Send + Sync {
+pub trait HistoryReader: Send + Sync {
     /// Returns the rows of the answer, each a line of JSON.
     ///
     /// # Errors
-    /// See [`RecallError`].
-    fn recall(&self, question: &Question, viewer: Viewer) -> Result<Vec<String>, RecallError>;
+    /// See [`HistoryError`].
+    fn query_history(
+        &self,
+        question: &HistoryQuery,
+        viewer: Viewer,
+    ) -> Result<Vec<String>, HistoryError>;
 }

@@ -6,52 +6,52 @@ use std::collections::HashMap;
 use mcpinspect_core::mcp::method::MethodName;
 
 /// Most requests of a direction that wait for an answer; there are two generations of these.
-const MAX_WAITING: usize = 8192;
+const MAX_PENDING: usize = 8192;
 /// The same if one process has many sessions.
-const MAX_WAITING_MANY: usize = 512;
+const MAX_PENDING_MANY: usize = 512;
 /// Most answered requests to remember; there are two generations of these.
 const MAX_ANSWERED: usize = 128;
 /// The longest id to match answers by, in bytes.
 const MAX_ID: usize = 1024;
 
-/// What a request asked for.
+/// What a request asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestTarget {
     pub(super) method: MethodName,
     pub(super) tool: Option<Box<str>>,
 }
 
 /// The requests of one direction.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    open: Newest,
+pub(super) struct PendingRequests {
+    open: TwoGenerations,
     /// What was answered and may be answered again: an interrupted stream is resumed from an event that
     /// arrived, and what did not is sent again.
-    answered: Option<Newest>,
+    answered: Option<TwoGenerations>,
 }
 
-impl Default for Waiting {
+impl Default for PendingRequests {
     fn default() -> Self {
         Self {
-            open: Newest::new(MAX_WAITING),
+            open: TwoGenerations::new(MAX_PENDING),
             answered: None,
         }
     }
 }
 
-impl Waiting {
+impl PendingRequests {
     /// For a transport that may repeat answers.
     pub(super) fn repeating() -> Self {
         Self {
-            open: Newest::new(MAX_WAITING_MANY),
-            answered: Some(Newest::new(MAX_ANSWERED)),
+            open: TwoGenerations::new(MAX_PENDING_MANY),
+            answered: Some(TwoGenerations::new(MAX_ANSWERED)),
         }
     }
 
     /// For one of many sessions that are only observed.
     pub(super) fn of_many() -> Self {
         Self {
-            open: Newest::new(MAX_WAITING_MANY),
+            open: TwoGenerations::new(MAX_PENDING_MANY),
             answered: None,
         }
     }
@@ -62,36 +62,36 @@ impl Waiting {
     }
 
     /// The only request that waits.
-    pub(super) fn only(&self) -> Option<&Asked> {
+    pub(super) fn only(&self) -> Option<&RequestTarget> {
         let mut all = self.open.recent.values().chain(self.open.older.values());
         all.next().filter(|_| self.count() == 1)
     }
 
     /// Remembers a request of this exchange.
-    pub(super) fn add(&mut self, exchange: u64, id: &str, asked: Asked) {
+    pub(super) fn add(&mut self, exchange: u64, id: &str, target: RequestTarget) {
         if id.len() <= MAX_ID {
-            self.open.add(&key(exchange, id), asked);
+            self.open.add(&key(exchange, id), target);
         }
     }
 
     /// The request that an answer of this exchange belongs to, which keeps waiting.
-    pub(super) fn peek(&self, exchange: u64, id: &str) -> Option<&Asked> {
+    pub(super) fn peek(&self, exchange: u64, id: &str) -> Option<&RequestTarget> {
         let key = key(exchange, id);
         let answered = || self.answered.as_ref()?.get(&key);
         self.open.get(&key).or_else(answered)
     }
 
     /// The request that an answer of this exchange belongs to.
-    pub(super) fn take(&mut self, exchange: u64, id: &str) -> Option<Asked> {
+    pub(super) fn take(&mut self, exchange: u64, id: &str) -> Option<RequestTarget> {
         let key = key(exchange, id);
         let open = self.open.take(&key);
         let Some(answered) = &mut self.answered else {
             return open;
         };
         match open {
-            Some(asked) => {
-                answered.add(&key, asked.clone());
-                Some(asked)
+            Some(target) => {
+                answered.add(&key, target.clone());
+                Some(target)
             }
             None => answered.get(&key).cloned(),
         }
@@ -108,13 +108,13 @@ fn key(exchange: u64, id: &str) -> Cow<'_, str> {
 
 /// A table that forgets its older half when it becomes too full.
 #[derive(Debug)]
-struct Newest {
+struct TwoGenerations {
     room: usize,
-    recent: HashMap<Box<str>, Asked>,
-    older: HashMap<Box<str>, Asked>,
+    recent: HashMap<Box<str>, RequestTarget>,
+    older: HashMap<Box<str>, RequestTarget>,
 }
 
-impl Newest {
+impl TwoGenerations {
     fn new(room: usize) -> Self {
         Self {
             room,
@@ -123,18 +123,18 @@ impl Newest {
         }
     }
 
-    fn add(&mut self, key: &str, asked: Asked) {
+    fn add(&mut self, key: &str, target: RequestTarget) {
         if self.recent.len() >= self.room {
             self.older = std::mem::take(&mut self.recent);
         }
-        self.recent.insert(key.into(), asked);
+        self.recent.insert(key.into(), target);
     }
 
-    fn get(&self, key: &str) -> Option<&Asked> {
+    fn get(&self, key: &str) -> Option<&RequestTarget> {
         self.recent.get(key).or_else(|| self.older.get(key))
     }
 
-    fn take(&mut self, key: &str) -> Option<Asked> {
+    fn take(&mut self, key: &str) -> Option<RequestTarget> {
         let older = self.older.remove(key);
         self.recent.remove(key).or(older)
     }
@@ -144,41 +144,41 @@ impl Newest {
 mod tests {
     use super::*;
 
-    fn asked(method: &str) -> Asked {
-        Asked {
+    fn target(method: &str) -> RequestTarget {
+        RequestTarget {
             method: MethodName::new(method),
             tool: None,
         }
     }
 
-    fn method(asked: Option<Asked>) -> Option<String> {
-        asked.map(|asked| asked.method.to_string())
+    fn method(target: Option<RequestTarget>) -> Option<String> {
+        target.map(|target| target.method.to_string())
     }
 
     #[test]
     fn an_answer_belongs_to_its_exchange() {
-        let mut waiting = Waiting::default();
-        waiting.add(7, "1", asked("a"));
-        waiting.add(8, "1", asked("b"));
-        assert_eq!(method(waiting.take(0, "1")), None);
-        assert_eq!(method(waiting.take(8, "1")), Some("b".into()));
-        assert_eq!(method(waiting.take(7, "1")), Some("a".into()));
-        assert_eq!(method(waiting.take(7, "1")), None);
+        let mut pending = PendingRequests::default();
+        pending.add(7, "1", target("a"));
+        pending.add(8, "1", target("b"));
+        assert_eq!(method(pending.take(0, "1")), None);
+        assert_eq!(method(pending.take(8, "1")), Some("b".into()));
+        assert_eq!(method(pending.take(7, "1")), Some("a".into()));
+        assert_eq!(method(pending.take(7, "1")), None);
     }
 
     #[test]
     fn an_answer_comes_again_where_that_happens() {
-        let mut waiting = Waiting::repeating();
-        waiting.add(0, "1", asked("a"));
-        assert_eq!(method(waiting.take(0, "1")), Some("a".into()));
-        assert_eq!(method(waiting.take(0, "1")), Some("a".into()));
-        waiting.add(0, "1", asked("b"));
-        assert_eq!(method(waiting.take(0, "1")), Some("b".into()));
-        assert_eq!(method(waiting.take(0, "1")), Some("b".into()));
+        let mut pending = PendingRequests::repeating();
+        pending.add(0, "1", target("a"));
+        assert_eq!(method(pending.take(0, "1")), Some("a".into()));
+        assert_eq!(method(pending.take(0, "1")), Some("a".into()));
+        pending.add(0, "1", target("b"));
+        assert_eq!(method(pending.take(0, "1")), Some("b".into()));
+        assert_eq!(method(pending.take(0, "1")), Some("b".into()));
         for id in 2..10_000 {
-            waiting.add(0, &id.to_string(), asked("c"));
+            pending.add(0, &id.to_string(), target("c"));
         }
-        assert!(waiting.open.recent.len() <= MAX_WAITING_MANY);
-        assert!(waiting.open.older.len() <= MAX_WAITING_MANY);
+        assert!(pending.open.recent.len() <= MAX_PENDING_MANY);
+        assert!(pending.open.older.len() <= MAX_PENDING_MANY);
     }
 }

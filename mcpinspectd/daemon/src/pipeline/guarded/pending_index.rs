@@ -10,30 +10,34 @@ use mcpinspect_core::model::{Direction, SessionId};
 
 /// See the module documentation.
 #[derive(Default)]
-pub(super) struct Turns {
-    /// The last turn given out.
+pub(super) struct PendingIndex {
+    /// The last sequence number given out.
     last: u64,
     /// Of equal messages, the oldest comes first.
     lines: HashMap<(Direction, u64), VecDeque<(u64, SessionId)>>,
 }
 
-impl Turns {
-    /// The turn for whatever starts waiting now.
-    pub(super) fn take(&mut self) -> u64 {
+impl PendingIndex {
+    /// The sequence number for whatever starts waiting now.
+    pub(super) fn next_sequence(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Adds a message that waits at a front. Returns its turn.
-    pub(super) fn wait(&mut self, direction: Direction, hash: u64, front: &SessionId) -> u64 {
-        let turn = self.take();
+    /// Adds a message that waits at a front. Returns its sequence number.
+    pub(super) fn insert(&mut self, direction: Direction, hash: u64, front: &SessionId) -> u64 {
+        let sequence = self.next_sequence();
         let same = self.lines.entry((direction, hash)).or_default();
-        same.push_back((turn, front.clone()));
-        turn
+        same.push_back((sequence, front.clone()));
+        sequence
     }
 
     /// Removes and returns the oldest message with this hash, and its front.
-    pub(super) fn find(&mut self, direction: Direction, hash: u64) -> Option<(u64, SessionId)> {
+    pub(super) fn take_oldest(
+        &mut self,
+        direction: Direction,
+        hash: u64,
+    ) -> Option<(u64, SessionId)> {
         let same = self.lines.get_mut(&(direction, hash))?;
         let found = same.pop_front();
         if same.is_empty() {
@@ -43,11 +47,11 @@ impl Turns {
     }
 
     /// Removes a message.
-    pub(super) fn end(&mut self, direction: Direction, hash: u64, turn: u64) {
+    pub(super) fn remove(&mut self, direction: Direction, hash: u64, sequence: u64) {
         let Some(same) = self.lines.get_mut(&(direction, hash)) else {
             return;
         };
-        if let Ok(at) = same.binary_search_by_key(&turn, |(turn, _)| *turn) {
+        if let Ok(at) = same.binary_search_by_key(&sequence, |(sequence, _)| *sequence) {
             same.remove(at);
         }
         if same.is_empty() {
