@@ -181,11 +181,11 @@ impl Conversation {
     /// What it wrote to standard error.
     fn end(mut self) -> Result<String> {
         drop(self.child.stdin.take());
-        let mut said = String::new();
+        let mut errors = String::new();
         let mut stderr = self.child.stderr.take().context("standard error")?;
-        stderr.read_to_string(&mut said)?;
+        stderr.read_to_string(&mut errors)?;
         self.child.wait()?;
-        Ok(said)
+        Ok(errors)
     }
 }
 
@@ -292,10 +292,10 @@ fn without_a_daemon_the_guard_says_what_its_rules_do() -> Result<()> {
     let mut talk = workspace.talk(&[])?;
     ensure!(talk.list()?.is_empty() && !talk.passes("read")?);
     ensure!(workspace.reasons()?.contains(&json!("status_unknown")));
-    let said = talk.end()?;
+    let errors = talk.end()?;
     ensure!(
-        said.contains("no system bus") && said.contains("--on-failure closed"),
-        "{said}"
+        errors.contains("no system bus") && errors.contains("--on-failure closed"),
+        "{errors}"
     );
     let mut talk = workspace.talk(&["--on-failure", "open"])?;
     ensure!(talk.list()? == ["read", "write"] && talk.passes("write")?);

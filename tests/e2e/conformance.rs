@@ -41,7 +41,7 @@ fn suite(arguments: &[&str]) -> Result<BTreeMap<String, Vec<(String, String)>>> 
         .arg(results.path())
         .stdin(Stdio::null())
         .output()?;
-    let said = || String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = || String::from_utf8_lossy(&output.stdout).into_owned();
     let mut scenarios = BTreeMap::new();
     for entry in std::fs::read_dir(results.path())? {
         let folder = entry?.path();
@@ -53,7 +53,7 @@ fn suite(arguments: &[&str]) -> Result<BTreeMap<String, Vec<(String, String)>>> 
     ensure!(
         !scenarios.is_empty(),
         "{arguments:?} tested nothing: {}",
-        said()
+        stdout()
     );
     Ok(scenarios)
 }
@@ -75,8 +75,8 @@ fn call_is_a_client_as_the_protocol_wants_it() -> Result<()> {
         let options = options.replace("ANSWERS", &answers.to_string_lossy());
         let program = places::program("mcpinspect")?;
         let command = format!("{} call {options} --url", program.display());
-        let told = suite(&["client", "--scenario", scenario, "--command", &command])?;
-        let checks: Vec<_> = told.into_values().flatten().collect();
+        let results = suite(&["client", "--scenario", scenario, "--command", &command])?;
+        let checks: Vec<_> = results.into_values().flatten().collect();
         let all_good = checks.iter().all(|(_, status)| status == "SUCCESS");
         ensure!(all_good && !checks.is_empty(), "{scenario}: {checks:?}");
     }

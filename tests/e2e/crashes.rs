@@ -91,14 +91,14 @@ fn mcpinspect(bus: &Bus, arguments: &[&str]) -> Result<(bool, String)> {
         .env(bus::VARIABLE, bus.address())
         .stdin(Stdio::null())
         .output()?;
-    let said = if output.status.success() {
+    let text = if output.status.success() {
         output.stdout
     } else {
         output.stderr
     };
     Ok((
         output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&text).into_owned(),
     ))
 }
 
@@ -110,9 +110,9 @@ fn about(bus: &Bus, state: &State, arguments: &[&str]) -> Result<(bool, String)>
 
 /// One column of what a statement finds.
 fn column(bus: &Bus, state: &State, statement: &str) -> Result<Vec<String>> {
-    let (is_done, said) = about(bus, state, &["query", "--json", statement])?;
-    ensure!(is_done, "{statement}: {said}");
-    let answer: Value = serde_json::from_str(&said)?;
+    let (is_done, text) = about(bus, state, &["query", "--json", statement])?;
+    ensure!(is_done, "{statement}: {text}");
+    let answer: Value = serde_json::from_str(&text)?;
     ensure!(answer["truncated"] == false, "{statement}: more than fits");
     let rows = answer["rows"].as_array().context("rows")?;
     rows.iter()
@@ -154,8 +154,8 @@ fn kill_once(bus: &Bus, state: &State, server: &Server<'_>) -> Result<usize> {
                 Err(_) => bail!("a client panicked"),
             }
         }
-        let (is_approved, said) = approved?;
-        ensure!(is_approved, "approving {first}: {said}");
+        let (is_approved, text) = approved?;
+        ensure!(is_approved, "approving {first}: {text}");
         Ok((killed, ended))
     })?;
 
@@ -221,10 +221,10 @@ fn last_session_as_tape(bus: &Bus, state: &State, server: &Server<'_>) -> Result
     let [session] = &sessions[..] else {
         bail!("no session of {}", server.name);
     };
-    let (is_done, said) = about(bus, state, &["tape", "export", session, "-o", &tape])?;
-    ensure!(is_done, "exporting {session}: {said}");
-    let (is_done, said) = mcpinspect(bus, &["tape", "info", &tape])?;
-    ensure!(is_done, "reading {tape}: {said}");
+    let (is_done, text) = about(bus, state, &["tape", "export", session, "-o", &tape])?;
+    ensure!(is_done, "exporting {session}: {text}");
+    let (is_done, text) = mcpinspect(bus, &["tape", "info", &tape])?;
+    ensure!(is_done, "reading {tape}: {text}");
     std::fs::remove_file(tape)?;
     Ok(())
 }
@@ -244,8 +244,8 @@ fn a_killed_daemon_loses_at_most_its_last_second() -> Result<()> {
         sessions += kill_once(&bus, &state, &server).with_context(|| format!("kill {kill}"))?;
         last_session_as_tape(&bus, &state, &server).with_context(|| format!("kill {kill}"))?;
         // A user's pins have room for some thousands.
-        let (is_done, said) = about(&bus, &state, &["forget", &server.name])?;
-        ensure!(is_done, "forgetting {}: {said}", server.name);
+        let (is_done, text) = about(&bus, &state, &["forget", &server.name])?;
+        ensure!(is_done, "forgetting {}: {text}", server.name);
         std::fs::remove_file(directory.path().join(&server.name))?;
     }
     // Fewer say that the clients did not get to talk.

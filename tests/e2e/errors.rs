@@ -23,26 +23,32 @@ fn run(mut command: Command) -> Result<(Output, String)> {
         std::thread::sleep(Duration::from_millis(10));
     }
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok((output, said))
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((output, errors))
 }
 
 /// A refusal: exit code, a short text that names the cause, no panic, no backtrace.
 fn refused(command: Command, names: &[&str]) -> Result<()> {
     let what = format!("{command:?}");
-    let (output, said) = run(command)?;
+    let (output, errors) = run(command)?;
     ensure!(!output.status.success(), "{what} succeeded");
-    ensure!(output.status.code().is_some(), "{what} was killed: {said}");
-    let lines = said.lines().filter(|line| !line.trim().is_empty()).count();
+    ensure!(
+        output.status.code().is_some(),
+        "{what} was killed: {errors}"
+    );
+    let lines = errors
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .count();
     ensure!(
         (1..=4).contains(&lines),
-        "{what} said in {lines} lines:\n{said}"
+        "{what} said in {lines} lines:\n{errors}"
     );
-    ensure!(!said.contains("panicked"), "{what} said:\n{said}");
-    let lower = said.to_lowercase();
+    ensure!(!errors.contains("panicked"), "{what} said:\n{errors}");
+    let lower = errors.to_lowercase();
     ensure!(
         names.iter().any(|name| lower.contains(name)),
-        "{what} should say one of {names:?}:\n{said}"
+        "{what} should say one of {names:?}:\n{errors}"
     );
     Ok(())
 }
@@ -102,13 +108,16 @@ fn a_configuration_that_is_not_there_or_not_right() -> Result<()> {
 fn options_that_do_not_exist() -> Result<()> {
     let mut command = Command::new(places::daemon()?);
     command.args(["tap", "--format", "yaml"]);
-    let (output, said) = run(command)?;
+    let (output, errors) = run(command)?;
     ensure!(
         output.status.code() == Some(2),
-        "{:?}: {said}",
+        "{:?}: {errors}",
         output.status
     );
-    ensure!(said.contains("jsonl"), "the formats are not named:\n{said}");
+    ensure!(
+        errors.contains("jsonl"),
+        "the formats are not named:\n{errors}"
+    );
     Ok(())
 }
 
@@ -116,9 +125,9 @@ fn options_that_do_not_exist() -> Result<()> {
 fn the_preflight_passes_here() -> Result<()> {
     let mut command = Command::new(places::daemon()?);
     command.arg("check");
-    let (output, said) = run(command)?;
+    let (output, errors) = run(command)?;
     let report = String::from_utf8(output.stdout).context("its report")?;
-    ensure!(output.status.success(), "{report}{said}");
+    ensure!(output.status.success(), "{report}{errors}");
     let lower = report.to_lowercase();
     for subject in ["kernel", "btf", "lockdown", "capabilit", "tracefs", "ring"] {
         ensure!(
@@ -144,12 +153,12 @@ fn the_preflight_without_root() -> Result<()> {
         .arg(&daemon)
         .arg("check")
         .current_dir("/");
-    let (output, said) = run(command)?;
+    let (output, errors) = run(command)?;
     let report = String::from_utf8_lossy(&output.stdout).to_lowercase();
-    ensure!(!output.status.success(), "{report}{said}");
+    ensure!(!output.status.success(), "{report}{errors}");
     ensure!(
         report.contains("root") || report.contains("cap_"),
-        "{report}{said}"
+        "{report}{errors}"
     );
     Ok(())
 }

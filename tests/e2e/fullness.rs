@@ -154,12 +154,12 @@ fn servers_beside_holders(busy: usize) -> Result<()> {
     if held <= streams_of_one_user()? {
         return Ok(());
     }
-    let told = capture.others.iter().any(|event| {
+    let is_reported = capture.others.iter().any(|event| {
         event["type"] == "mcp_blind_spot"
             && event["mechanism"] == "endpoint_budget"
             && event["uid"] == USER
     });
-    ensure!(told, "nobody said that user {USER} holds too much");
+    ensure!(is_reported, "nobody said that user {USER} holds too much");
     Ok(())
 }
 

@@ -46,15 +46,15 @@ fn stopped_under_a_burst(transport: &str, size: usize) -> Result<()> {
                 && stream.bytes_captured + stream.bytes_lost == written,
             "{written} bytes were written: {stream:?}"
         );
-        let told: u64 = session
+        let lost_by_events: u64 = session
             .gaps
             .iter()
             .filter(|gap| gap.direction == direction)
             .map(|gap| gap.bytes_lost)
             .sum();
         ensure!(
-            told == stream.bytes_lost,
-            "{direction}: events tell of {told} lost bytes, the ledger of {}",
+            lost_by_events == stream.bytes_lost,
+            "{direction}: events tell of {lost_by_events} lost bytes, the ledger of {}",
             stream.bytes_lost
         );
         ensure!(

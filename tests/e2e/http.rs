@@ -403,11 +403,11 @@ fn hostile_http_is_bounded_and_told() -> Result<()> {
     // More than the ring holds.
     both_sides(&[(hello.as_bytes(), answer), (endless.as_bytes(), b"")])?;
     tap.wait_until(BEHIND, "what is told of them", |capture| {
-        let told = |mechanism: &str| {
+        let is_reported = |mechanism: &str| {
             let mut others = capture.others.iter();
             others.any(|event| event["mechanism"] == mechanism)
         };
-        told("http_ambiguous") && !capture.gaps.is_empty()
+        is_reported("http_ambiguous") && !capture.gaps.is_empty()
     })?;
     // And it still sees others.
     let server = Server::python(&[])?;

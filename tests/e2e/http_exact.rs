@@ -438,7 +438,7 @@ fn a_server_of_http_2_that_speaks_first() -> Result<()> {
         ("content-type", "application/json"),
         ("mcp-session-id", "two"),
     ];
-    for ((question, told), number) in exchanged
+    for ((question, body), number) in exchanged
         .to_server
         .iter()
         .zip(&exchanged.to_client)
@@ -447,7 +447,7 @@ fn a_server_of_http_2_that_speaks_first() -> Result<()> {
         before.extend(stream(number, &request, question)?);
         ends.carry(true, &before, false)?;
         before.clear();
-        ends.carry(false, &stream(number, &answer, told)?, false)?;
+        ends.carry(false, &stream(number, &answer, body)?, false)?;
     }
     seen(tap, &exchanged)
 }

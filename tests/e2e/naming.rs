@@ -110,8 +110,8 @@ fn a_command_of_a_project_is_called_after_its_package() -> Result<()> {
         ensure!(start["name_source"] == "package:npm", "{start}");
         ensure!(start["fingerprint"] != before["fingerprint"], "{start}");
         for status in ["new", "changed", "removed"] {
-            let told = tools(&state, &start, status)?;
-            ensure!(told == 0, "{told} tools are {status} in {start}");
+            let count = tools(&state, &start, status)?;
+            ensure!(count == 0, "{count} tools are {status} in {start}");
         }
         let first = first.get_or_insert_with(|| start.clone());
         for field in ["server_id", "fingerprint"] {

@@ -84,8 +84,8 @@ fn judge(events: &[Value], count: usize) -> Vec<String> {
         if is_whole && is_plain && once.iter().all(|kind| of(kind).count() == 1) {
             names.extend(name);
         } else {
-            let told: Vec<String> = events.iter().map(ToString::to_string).collect();
-            wrong.push(format!("{session}: {}", told.join("\n  ")));
+            let texts: Vec<String> = events.iter().map(ToString::to_string).collect();
+            wrong.push(format!("{session}: {}", texts.join("\n  ")));
         }
     }
     let missing = (0..count).filter(|number| !names.contains(format!("tiny-{number}").as_str()));

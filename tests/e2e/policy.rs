@@ -194,8 +194,8 @@ fn a_server_behind_a_guard_is_told_once() -> Result<()> {
     std::thread::sleep(std::time::Duration::from_secs(5));
     let in_front = json!(format!("{}-guard", workspace.name));
     let events = state.events()?;
-    let told = events.iter().find(|event| event["server_id"] == in_front);
-    ensure!(told.is_none(), "{told:?}");
+    let event = events.iter().find(|event| event["server_id"] == in_front);
+    ensure!(event.is_none(), "{event:?}");
 
     // What the guard answers in the server's place, the server did not say.
     let command = oddclient(&[], "handshake; list; call 300", &workspace.guarded()?)?;

@@ -39,13 +39,13 @@ pub fn rows(state: &State, arguments: &[&str]) -> Result<Vec<Value>> {
 
 /// The Python SDK's client, which calls tools of a server.
 pub fn client(files: &Path, calls: &str, server: &[&OsStr]) -> Result<Command> {
-    let said = files.join("calls");
-    std::fs::write(&said, calls)?;
+    let script = files.join("calls");
+    std::fs::write(&script, calls)?;
     let preload = places::script("node/wirelog.cjs")?;
     let mut command = Command::new(places::python()?);
     command
         .arg(places::script("python/client.py")?)
-        .arg(said)
+        .arg(script)
         .args(server)
         .env("NODE_OPTIONS", format!("--require {}", preload.display()));
     Ok(command)
@@ -112,10 +112,10 @@ fn a_session_of_a_real_server_is_recorded_and_found() -> Result<()> {
         .iter()
         .filter(|row| row["kind"] != Value::Null && row["sequence"] != Value::Null)
         .collect();
-    let said = truth.to_server.len() + truth.to_client.len();
+    let message_count = truth.to_server.len() + truth.to_client.len();
     ensure!(
-        messages.len() == said,
-        "{} of {said} messages",
+        messages.len() == message_count,
+        "{} of {message_count} messages",
         messages.len()
     );
     // Each request has its answer, and each answer its request.
@@ -165,13 +165,13 @@ fn a_session_of_a_real_server_is_recorded_and_found() -> Result<()> {
         ensure!(output.status.success(), "{arguments:?}: {output:?}");
         ensure!(!output.stdout.is_empty());
     }
-    as_a_tape(&state, id, said, files.path())?;
+    as_a_tape(&state, id, message_count, files.path())?;
     daemon.stop()?;
     off_the_disk(state.registry().parent().context("a folder")?)
 }
 
 /// The same session as a tape: exported, described, examined, imported elsewhere, made anonymous.
-fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
+fn as_a_tape(state: &State, id: &str, message_count: usize, files: &Path) -> Result<()> {
     let path = |name: &str| files.join(name).to_string_lossy().into_owned();
     let (tape, public, other) = (path("t.jsonl.zst"), path("public.jsonl"), path("other.db"));
     let exported = mcpinspect(state, &["tape", "export", id, "-o", &tape])?;
@@ -184,7 +184,7 @@ fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
         Ok(String::from_utf8(output.stdout)?)
     };
     let header: Value = serde_json::from_str(&run(&["tape", "info", "--json", &tape])?)?;
-    ensure!(header["totals"]["messages"] == said, "{header:#?}");
+    ensure!(header["totals"]["messages"] == message_count, "{header:#?}");
     ensure!(header["server_id"] == "everything", "{header:#?}");
     ensure!(
         header["totals"]["methods"]["tools/call"] == 2,
@@ -209,7 +209,7 @@ fn as_a_tape(state: &State, id: &str, said: usize, files: &Path) -> Result<()> {
     let sessions = run(&["sessions", "--json", "--store", &other])?;
     let session: Value = serde_json::from_str(&sessions)?;
     ensure!(
-        session["session_id"] == id && session["messages"] == said,
+        session["session_id"] == id && session["messages"] == message_count,
         "{session:#?}"
     );
     let again = Command::new(&program)

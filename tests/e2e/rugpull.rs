@@ -200,10 +200,10 @@ fn a_removed_tool_is_reported() -> Result<()> {
 fn a_second_daemon_is_refused() -> Result<()> {
     let state = State::new()?;
     let daemon = Daemon::start(&state)?;
-    let said = daemon::refused(&state.configuration())?;
+    let error = daemon::refused(&state.configuration())?;
     ensure!(
-        said.contains("another") && said.lines().count() <= 3 && !said.contains("panicked"),
-        "{said}"
+        error.contains("another") && error.lines().count() <= 3 && !error.contains("panicked"),
+        "{error}"
     );
     daemon.stop()?;
     // The lock went with its holder.

@@ -18,8 +18,8 @@ fn scan(command: &[OsString], format: &str) -> Result<Vec<u8>> {
         .args(["scan", "--fail-on", "alert", "--format", format, "--"])
         .args(command)
         .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {errors}");
     Ok(output.stdout)
 }
 

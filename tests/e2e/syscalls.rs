@@ -221,15 +221,15 @@ fn complete_or_told(mechanism: &str, truth: &Truth, capture: &Capture) -> Result
     ] {
         let missing = verify::in_order(sent, reported)?;
         let gap = session.gaps.iter().any(|gap| gap.direction == direction);
-        let told = capture.others.iter().any(|event| {
+        let blind_spot = capture.others.iter().any(|event| {
             event["type"] == "mcp_blind_spot"
                 && event["session_id"] == session.id
                 && event["mechanism"] == mechanism
                 && event["covered_by_other_end"] == false
         });
         ensure!(
-            missing == 0 || (gap && told),
-            "{direction}: {missing} frames missing; gap told: {gap}, blind spot told: {told}"
+            missing == 0 || (gap && blind_spot),
+            "{direction}: {missing} frames missing; gap told: {gap}, blind spot told: {blind_spot}"
         );
     }
     Ok(())

@@ -171,7 +171,7 @@ fn as_text(bus: &Bus, state: &State) -> Result<()> {
 
 /// Without a terminal or a daemon, the error says what to do.
 fn nobody_to_ask(bus: &Bus, state: &State) -> Result<()> {
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&[][..], "`mcpinspect top --once`"),
         (&["--once"], "systemctl start mcpinspectd"),
         (&["--json"], "systemctl start mcpinspectd"),
@@ -179,7 +179,7 @@ fn nobody_to_ask(bus: &Bus, state: &State) -> Result<()> {
         let output = printed(top(bus, state, arguments)?)?;
         let error = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(2), "{arguments:?}: {error}");
-        ensure!(error.contains(told), "{arguments:?}: {error}");
+        ensure!(error.contains(expected), "{arguments:?}: {error}");
         ensure!(output.stdout.is_empty(), "{arguments:?}");
     }
     Ok(())

@@ -100,9 +100,9 @@ pub fn write(command: Command, section: Section, directory: &Path) -> io::Result
     let mut command = command.disable_help_subcommand(true);
     let name = command.get_name().to_owned();
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let place = directory.join("completions").join(shell.to_string());
-        fs::create_dir_all(&place)?;
-        generate_to(shell, &mut command, name.as_str(), place)?;
+        let completions = directory.join("completions").join(shell.to_string());
+        fs::create_dir_all(&completions)?;
+        generate_to(shell, &mut command, name.as_str(), completions)?;
     }
     let pages = directory.join("man");
     fs::create_dir_all(&pages)?;

@@ -110,12 +110,12 @@ pub fn finding(
         detection.category,
         detection.explanation
     )?;
-    for place in detection.matches.iter().take(1) {
+    for matched in detection.matches.iter().take(1) {
         writeln!(
             out,
             "           {} {}",
-            paint(dim, &format!("{}:{}", detection.field, place.position)),
-            paint(dim, &place.context)
+            paint(dim, &format!("{}:{}", detection.field, matched.position)),
+            paint(dim, &matched.context)
         )?;
     }
     Ok(())
@@ -199,7 +199,7 @@ fn result(outcome: &LineReport, detection: &Detection, source: &str) -> Value {
     let context = detection
         .matches
         .first()
-        .map_or("", |place| place.context.as_str());
+        .map_or("", |matched| matched.context.as_str());
     let name = name(outcome);
     json!({
         "ruleId": detection.pattern,

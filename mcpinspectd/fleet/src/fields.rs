@@ -73,8 +73,8 @@ pub struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Adds a field, unless there is one of that name.
     pub fn add(&mut self, field: Field, value: Cow<'a, str>) {
-        if let Some(place) = self.values.get_mut(field as usize) {
-            place.get_or_insert(value);
+        if let Some(slot) = self.values.get_mut(field as usize) {
+            slot.get_or_insert(value);
         }
     }
 

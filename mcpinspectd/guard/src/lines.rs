@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// Bytes to read at a time.
 const CHUNK: usize = 64 * 1024;
 /// Memory of a long line to keep for the next one.
-const KEPT: usize = 1 << 20;
+const RETAINED_CAPACITY: usize = 1 << 20;
 
 /// Reads lines.
 pub struct Lines<R> {
@@ -37,7 +37,7 @@ impl<R: Read> Lines<R> {
     /// The next line.
     pub fn next(&mut self) -> io::Result<Line<'_>> {
         self.line.clear();
-        if self.line.capacity() > KEPT {
+        if self.line.capacity() > RETAINED_CAPACITY {
             self.line = Vec::new();
         }
         // One more for the newline.

@@ -394,13 +394,13 @@ fn content(registry: &Registry, item: &ItemView) -> Content<'static> {
             json!({ "tool": definition, "server": item.server }),
         )),
         kind => {
-            let said = match kind {
+            let result = match kind {
                 ItemKind::Instructions => json!({ "instructions": definition }),
                 ItemKind::ServerInfo => json!({ "serverInfo": definition }),
                 // No model reads it.
                 ItemKind::Tool | ItemKind::Program => json!({ "serverInfo": null }),
             };
-            let message = json!({ "jsonrpc": "2.0", "id": 0, "result": said });
+            let message = json!({ "jsonrpc": "2.0", "id": 0, "result": result });
             Content::from(Json::from(
                 json!({ "message": message, "server": item.server }),
             ))

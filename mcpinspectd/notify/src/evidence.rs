@@ -114,7 +114,7 @@ impl Evidence {
         };
         let sentence = orders(&self.findings).unwrap_or_else(|| worst.explanation.clone());
         let mut lines = vec![printable(&sentence, LINE)];
-        let quoted = worst.matches.first().map(|place| place.text.as_str());
+        let quoted = worst.matches.first().map(|matched| matched.text.as_str());
         lines.extend(
             quoted
                 .filter(|quoted| !quoted.is_empty())

@@ -85,21 +85,24 @@ fn strangers_are_not_let_in() {
     assert!(matches!(answer.status, 400 | 403 | 405), "{answer:?}");
     assert_eq!(stub.requests().len(), 4);
     let decisions = gateway.decisions();
-    let told = |reason: &str, shown: &str| {
+    let is_recorded = |reason: &str, shown: &str| {
         decisions.iter().any(|decision| {
             let before = decision["before"].as_str().unwrap();
             decision["action"] == "refuse" && decision["reason"] == reason && before.contains(shown)
         })
     };
     assert!(
-        told("foreign_host", "POST /mcp, host: evil.example"),
+        is_recorded("foreign_host", "POST /mcp, host: evil.example"),
         "{decisions:?}"
     );
     assert!(
-        told("foreign_origin", "origin: http://evil.example"),
+        is_recorded("foreign_origin", "origin: http://evil.example"),
         "{decisions:?}"
     );
-    assert!(told("foreign_origin", "origin: null"), "{decisions:?}");
+    assert!(
+        is_recorded("foreign_origin", "origin: null"),
+        "{decisions:?}"
+    );
 }
 
 #[test]
@@ -122,19 +125,19 @@ fn requests_with_two_readings_are_refused() {
         assert_eq!(answer.status, 400, "{fields}");
         assert_eq!(answer.body.len(), 46, "{answer:?}");
     }
-    let told = || {
+    let ambiguous = || {
         let decisions = gateway.decisions();
-        let told = decisions
+        let refused = decisions
             .iter()
             .filter(|decision| decision["reason"] == "ambiguous_request");
-        told.count()
+        refused.count()
     };
     // A connection is looked at once it has ended.
     let start = Instant::now();
-    while told() < 7 && start.elapsed() < Duration::from_secs(10) {
+    while ambiguous() < 7 && start.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(told(), 7);
+    assert_eq!(ambiguous(), 7);
     for (fields, expected) in [
         (
             "content-type: application/json\r\ncontent-type: text/plain\r\n",
@@ -163,9 +166,9 @@ fn heads_agree_with_their_messages() {
         let answer = gateway.ask("POST", "/mcp", fields, &call(1, "a"));
         assert_eq!(answer.status, expected, "{fields}");
         if expected == 400 {
-            let told = answer.json();
+            let reply = answer.json();
             assert_eq!(
-                (&told["id"], &told["error"]["code"]),
+                (&reply["id"], &reply["error"]["code"]),
                 (&1.into(), &(-32020).into())
             );
         }
@@ -187,10 +190,10 @@ fn heads_agree_with_their_messages() {
         assert_eq!(answer.status, expected, "{fields}");
     }
     let decisions = gateway.decisions();
-    let told = decisions
+    let refused = decisions
         .iter()
         .filter(|decision| decision["reason"] == "header_mismatch");
-    assert_eq!(told.count(), 5, "{decisions:?}");
+    assert_eq!(refused.count(), 5, "{decisions:?}");
 }
 
 #[test]

@@ -39,11 +39,11 @@ impl Link {
                 }
             }
         });
-        let Ok(Some((stream, place))) = opened.await else {
+        let Ok(Some((stream, path))) = opened.await else {
             return Ok(None);
         };
-        let place = String::from_utf8_lossy(&place);
-        let Some(uri) = resolve(&self.endpoint.uri, &place) else {
+        let path = String::from_utf8_lossy(&path);
+        let Some(uri) = resolve(&self.endpoint.uri, &path) else {
             return Err(transport(
                 "not_mcp",
                 "the server's event stream does not name an HTTP URL",

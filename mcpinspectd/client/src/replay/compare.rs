@@ -109,7 +109,7 @@ pub struct Difference {
 pub struct Differences {
     found: Vec<Difference>,
     /// The index of each in `found`, by its kind, path and values.
-    places: HashMap<(Kind, String, Option<String>, Option<String>), usize>,
+    indexes: HashMap<(Kind, String, Option<String>, Option<String>), usize>,
     more: u64,
 }
 
@@ -205,12 +205,12 @@ impl Differences {
             is,
             ..
         } = &difference;
-        let place = (*kind, path.clone(), was.clone(), is.clone());
-        let at = self.places.get(&place);
+        let key = (*kind, path.clone(), was.clone(), is.clone());
+        let at = self.indexes.get(&key);
         if let Some(same) = at.and_then(|at| self.found.get_mut(*at)) {
             same.times += difference.times;
         } else if self.found.len() < MAX_DIFFERENCES {
-            self.places.insert(place, self.found.len());
+            self.indexes.insert(key, self.found.len());
             self.found.push(difference);
         } else {
             self.more += difference.times;

@@ -240,8 +240,8 @@ impl<'a> Server<'a> {
             .collect();
         let recorded = self.recording.messages.get(at);
         if let Some(answer) = recorded.and_then(TapeMessage::answer) {
-            let place = left.partition_point(|other| *other < answer);
-            left.insert(place, answer);
+            let index = left.partition_point(|other| *other < answer);
+            left.insert(index, answer);
         }
         let client_request = ClientRequest {
             at,
@@ -322,16 +322,16 @@ impl<'a> Server<'a> {
         let request = self.recording.messages.get(client_request.at)?;
         let method = request.method()?;
         lines::answer(recorded, &client_request.id, |answer| {
-            let mut places = 0;
+            let mut replaced = 0;
             for assignment in &self.settings.assignments {
                 if assignment
                     .pattern
                     .concerns(method, client_request.params.as_ref())
                 {
-                    places += assignment.pattern.set(answer, &assignment.value);
+                    replaced += assignment.pattern.set(answer, &assignment.value);
                 }
             }
-            places > 0
+            replaced > 0
         })
     }
 

@@ -292,8 +292,11 @@ fn settings(config: &Config) -> Settings {
 
 /// The signed lists of approved definitions.
 fn approval_lists(config: &Config) -> ApprovalFolder {
-    let kept = config.registry.path.with_file_name(approvals::KEPT);
-    ApprovalFolder::new(&config.approvals.path, &config.approvals.keys, &kept)
+    let accepted = config
+        .registry
+        .path
+        .with_file_name(approvals::ACCEPTED_FILE);
+    ApprovalFolder::new(&config.approvals.path, &config.approvals.keys, &accepted)
 }
 
 /// The registry's folder; made for root and the group that owns the parent, and nobody else.

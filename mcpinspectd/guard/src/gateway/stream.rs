@@ -209,8 +209,8 @@ impl Stream {
         let named = String::from_utf8_lossy(data);
         let named = named.trim();
         let path = upstream.own(&self.admitted.uri, named);
-        let place = path.and_then(|path| Some((upstream.at(&path)?, path)));
-        let Some((uri, path)) = place else {
+        let target = path.and_then(|path| Some((upstream.at(&path)?, path)));
+        let Some((uri, path)) = target else {
             let judge = &self.admitted.client_session.judge;
             judge.ambiguous(Direction::ServerToClient, &block, "foreign_endpoint");
             return Err(StreamEnd::Broken(

@@ -134,10 +134,10 @@ impl Approve {
             reason,
             expires: self.expires,
         };
-        let said = format!("approved {}", named(&entry));
+        let summary = format!("approved {}", named(&entry));
         self.change.make(now, |list| {
             list.approve(entry);
-            Ok(said)
+            Ok(summary)
         })
     }
 }
@@ -169,17 +169,17 @@ impl Revoke {
                 printable(&server, NAME),
                 pins::noun(&key)
             );
-            let mut said = Vec::new();
+            let mut summary = Vec::new();
             for hash in chosen {
                 list.revoke(&server, &key, Some(hash), (&by, &reason, now));
-                said.push(format!(
+                summary.push(format!(
                     "revoked {} {} at {}",
                     printable(&server, NAME),
                     pins::noun(&key),
                     hash.short()
                 ));
             }
-            Ok(said.join("\n"))
+            Ok(summary.join("\n"))
         })
     }
 }
@@ -221,7 +221,7 @@ impl Change {
                 ApprovalList::new(&name.to_string_lossy(), now)?
             }
         };
-        let said = change(&mut list)?;
+        let summary = change(&mut list)?;
         list.serial = list
             .serial
             .checked_add(1)
@@ -239,7 +239,7 @@ impl Change {
         write(&self.list, &text)?;
         write(&beside(&self.list), &signature)?;
         terminal::print(|out| {
-            writeln!(out, "{said}")?;
+            writeln!(out, "{summary}")?;
             writeln!(
                 out,
                 "{list}, {} approvals: {} and {}",

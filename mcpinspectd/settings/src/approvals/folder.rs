@@ -21,7 +21,7 @@ use super::list::{ApprovalList, LIST_MAX, ListError};
 /// The default location of lists.
 pub const DIRECTORY: &str = "/etc/mcpinspectd/approvals.d";
 /// The file, beside the registry, that remembers which lists were taken in.
-pub const KEPT: &str = "approvals.json";
+pub const ACCEPTED_FILE: &str = "approvals.json";
 /// Appended to a list's file name for its signature.
 pub const SIGNATURE: &str = ".minisig";
 

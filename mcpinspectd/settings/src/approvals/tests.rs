@@ -4,7 +4,7 @@ use mcpinspect_core::model::{DefinitionHash, ItemKind, Timestamp};
 use mcpinspect_judge::registry::{ItemKey, Listed};
 use proptest::prelude::*;
 
-use super::folder::{ApprovalChanges, ApprovalFolder, KEPT, Notice, Refusal, SIGNATURE};
+use super::folder::{ACCEPTED_FILE, ApprovalChanges, ApprovalFolder, Notice, Refusal, SIGNATURE};
 use super::keys::{KeyError, Keys};
 use super::list::{ApprovalList, Entry};
 
@@ -64,7 +64,7 @@ impl Workspace {
     }
 
     fn folder(&self) -> ApprovalFolder {
-        ApprovalFolder::new(&self.path("lists"), &self.keys, &self.path(KEPT))
+        ApprovalFolder::new(&self.path("lists"), &self.keys, &self.path(ACCEPTED_FILE))
     }
 
     fn write(&self, file: &str, list: &ApprovalList) {
@@ -201,7 +201,11 @@ fn lists_are_taken_in_when_they_change() {
     assert!(changes.notices.is_empty());
     assert_eq!(changes.listed, says(1, &entries));
     // Without its key it does not.
-    let mut strange = ApprovalFolder::new(&workspace.path("lists"), &[KEY], &workspace.path(KEPT));
+    let mut strange = ApprovalFolder::new(
+        &workspace.path("lists"),
+        &[KEY],
+        &workspace.path(ACCEPTED_FILE),
+    );
     let changes = strange.check(after(8)).unwrap();
     assert!(changes.listed.is_empty());
     assert!(refusal(Some(changes)).contains("not signed by a key"));
@@ -268,7 +272,7 @@ fn a_file_that_is_gone_withdraws_its_list_and_its_serial_stays() {
 fn what_cannot_be_remembered_is_not_taken_in() {
     let workspace = Workspace::new();
     workspace.write("fleet.json", &list(1, &[entry("notes", "read", "aa")]));
-    std::fs::write(workspace.path(KEPT), "{").unwrap();
+    std::fs::write(workspace.path(ACCEPTED_FILE), "{").unwrap();
     let changes = workspace.folder().check(NOW).unwrap();
     assert!(changes.listed.is_empty());
     assert!(refusal(Some(changes)).contains("is damaged"));

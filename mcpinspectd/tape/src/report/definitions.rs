@@ -107,15 +107,15 @@ impl Definitions {
             let mut before: Option<&Version> = None;
             for version in versions {
                 let sequence = version.sequence;
-                let place = format!("<a href=\"#m{sequence}\">message {sequence}</a>");
+                let link = format!("<a href=\"#m{sequence}\">message {sequence}</a>");
                 match before {
                     None => put!(
                         out,
-                        "<p>as listed in {place}</p><pre>{}</pre>\n",
+                        "<p>as listed in {link}</p><pre>{}</pre>\n",
                         Text(&version.text)
                     ),
                     Some(before) => {
-                        put!(out, "<p>changed in {place}</p><pre class=\"diff\">");
+                        put!(out, "<p>changed in {link}</p><pre class=\"diff\">");
                         difference(&before.text, &version.text, out);
                         out.push_str("</pre>\n");
                     }

@@ -107,9 +107,9 @@ impl Expectation {
                 found
                     .into_iter()
                     .next()
-                    .map(|(place, what)| match place.as_str() {
+                    .map(|(pointer, what)| match pointer.as_str() {
                         "" => what,
-                        place => format!("{place}: {what}"),
+                        pointer => format!("{pointer}: {what}"),
                     })
             }
         }

@@ -110,8 +110,8 @@ pub fn violations(schema: &Value, value: &Value) -> Result<(), Violations> {
         .iter_errors(value)
         .take(REPORTED)
         .map(|error| {
-            let place = error.instance_path().to_string();
-            (place, printable(&error.to_string(), REPORT))
+            let pointer = error.instance_path().to_string();
+            (pointer, printable(&error.to_string(), REPORT))
         })
         .collect();
     match found.is_empty() {
@@ -142,14 +142,14 @@ pub fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Resu
             format!("the inputSchema of `{tool}` is invalid: {error}"),
         ),
         Violations::Value(found) => {
-            let words = |(place, what): &(String, String)| match place.as_str() {
+            let words = |(pointer, what): &(String, String)| match pointer.as_str() {
                 "" => what.clone(),
-                place => format!("{place}: {what}"),
+                pointer => format!("{pointer}: {what}"),
             };
             let words: Vec<String> = found.iter().map(words).collect();
             let errors: Vec<Value> = found
                 .iter()
-                .map(|(place, what)| json!({ "path": place, "message": what }))
+                .map(|(pointer, what)| json!({ "path": pointer, "message": what }))
                 .collect();
             Failure::new(
                 Category::Validation,

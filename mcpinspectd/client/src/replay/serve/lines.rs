@@ -109,11 +109,11 @@ pub fn notification(
     };
     let id: Value = serde_json::from_str(id).unwrap_or_default();
     let mut changed = false;
-    let mut put = |place: Option<&mut Value>, old: &Value, new: &Value| {
-        if let Some(place) = place
-            && place == old
+    let mut put = |target: Option<&mut Value>, old: &Value, new: &Value| {
+        if let Some(target) = target
+            && target == old
         {
-            *place = new.clone();
+            *target = new.clone();
             changed = true;
         }
     };
