@@ -10,10 +10,10 @@ use mcpinspect_judge::registry::{ItemKey, MAX_NAME, Shortage};
 use serde_json::value::RawValue;
 
 /// Definitions of one session to remember as reported. A session that shows more starts over.
-const MAX_TOLD: usize = 16_384;
+const MAX_REPORTED: usize = 16_384;
 
 /// Most events about a lack of room in one session. Each has the count so far.
-const MAX_SHORTAGES_TOLD: u8 = 8;
+const MAX_SHORTAGES_REPORTED: u8 = 8;
 
 /// Definitions of a session that found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,12 +34,12 @@ const MAX_UNDECIDED_BYTES: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     pub(super) listings: Listings,
-    told: HashSet<(ItemKind, DefinitionHash)>,
-    changes_told: HashMap<ItemKey, u16>,
-    removals_told: HashSet<Box<str>>,
+    reported: HashSet<(ItemKind, DefinitionHash)>,
+    changes_reported: HashMap<ItemKey, u16>,
+    removals_reported: HashSet<Box<str>>,
     without_room: WithoutRoom,
-    without_room_told: WithoutRoom,
-    shortages_told: u8,
+    without_room_reported: WithoutRoom,
+    shortages_reported: u8,
     /// Whether the server's program is from the accepted vendor, once that is known.
     pub(super) same_vendor: Option<bool>,
     /// Changes that a policy accepts if so.
@@ -58,7 +58,7 @@ pub(super) struct Undecided {
     pub(super) definition: Box<RawValue>,
     pub(super) status: ToolStatus,
     /// The patterns of the findings that were reported.
-    pub(super) told: Vec<String>,
+    pub(super) reported: Vec<String>,
 }
 
 impl Definitions {
@@ -69,11 +69,11 @@ impl Definitions {
 
     /// Whether this definition should be reported.
     pub(super) fn is_news(&mut self, kind: ItemKind, hash: DefinitionHash) -> bool {
-        if self.told.len() >= MAX_TOLD {
-            self.told.clear();
-            self.changes_told.clear();
+        if self.reported.len() >= MAX_REPORTED {
+            self.reported.clear();
+            self.changes_reported.clear();
         }
-        self.told.insert((kind, hash))
+        self.reported.insert((kind, hash))
     }
 
     /// Counts a definition that found no room.
@@ -88,17 +88,18 @@ impl Definitions {
 
     /// What to report about them, if there are more than last time.
     pub(super) fn take_shortage(&mut self) -> Option<WithoutRoom> {
-        if self.without_room == self.without_room_told || self.shortages_told == MAX_SHORTAGES_TOLD
+        if self.without_room == self.without_room_reported
+            || self.shortages_reported == MAX_SHORTAGES_REPORTED
         {
             return None;
         }
-        self.without_room_told = self.without_room;
-        self.shortages_told += 1;
+        self.without_room_reported = self.without_room;
+        self.shortages_reported += 1;
         Some(self.without_room)
     }
 
     /// Keeps a definition until the listing is complete. One that finds no room stays as judged.
-    pub(super) fn postpone(&mut self, tool: &ToolDefinition<'_>, told: &[Detection]) {
+    pub(super) fn postpone(&mut self, tool: &ToolDefinition<'_>, reported: &[Detection]) {
         let bytes = self.undecided_bytes + tool.definition.get().len();
         if self.undecided.len() >= MAX_UNDECIDED || bytes > MAX_UNDECIDED_BYTES {
             return;
@@ -109,7 +110,7 @@ impl Definitions {
             hash: tool.hash,
             definition: tool.definition.to_owned(),
             status: tool.status,
-            told: told.iter().map(|one| one.pattern.clone()).collect(),
+            reported: reported.iter().map(|one| one.pattern.clone()).collect(),
         });
     }
 
@@ -121,13 +122,13 @@ impl Definitions {
 
     /// The number of a change of this item, from 1.
     pub(super) fn count_change(&mut self, key: &ItemKey) -> u16 {
-        let told = self.changes_told.entry(key.clone()).or_default();
-        *told = told.saturating_add(1);
-        *told
+        let reported = self.changes_reported.entry(key.clone()).or_default();
+        *reported = reported.saturating_add(1);
+        *reported
     }
 
     /// Whether the removal of this tool should be reported.
     pub(super) fn is_new_removal(&mut self, name: &str) -> bool {
-        self.removals_told.len() < MAX_TOLD && self.removals_told.insert(name.into())
+        self.removals_reported.len() < MAX_REPORTED && self.removals_reported.insert(name.into())
     }
 }

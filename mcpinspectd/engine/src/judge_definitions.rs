@@ -403,8 +403,8 @@ impl SessionState {
                 .judges
                 .detector
                 .tool(&self.context(evaluation.time), &tool);
-            let told = |pattern: &String| one.told.contains(pattern);
-            verdict.detections.retain(|found| !told(&found.pattern));
+            let reported = |pattern: &String| one.reported.contains(pattern);
+            verdict.detections.retain(|found| !reported(&found.pattern));
             if !verdict.detections.is_empty() {
                 self.report_findings(evaluation, &verdict, Some(&one.name));
             }

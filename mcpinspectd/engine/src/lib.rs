@@ -95,7 +95,7 @@ use mcpinspect_core::model::{Direction, EVERY_SERVER, Input, ServerId, SessionId
 use mcpinspect_core::session::PendingRequest;
 use mcpinspect_core::text::escape::printable;
 use mcpinspect_core::wire::framing::Framer;
-use mcpinspect_core::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
+use mcpinspect_core::wire::held::{BufferUsage, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 use mcpinspect_judge::detect::{Detector, Difference, Isolated};
 use mcpinspect_judge::registry::Registry;
 
@@ -130,7 +130,7 @@ pub struct Engine {
     limits: Limits,
     sessions: HashMap<SessionId, LiveSession>,
     /// What unfinished messages occupy.
-    unfinished: Room,
+    unfinished: BufferUsage,
     /// Where large ones of them are moved to.
     scratch: Option<Scratch>,
     /// When decisions were last looked for.
@@ -151,7 +151,7 @@ impl Engine {
         Self {
             limits,
             sessions: HashMap::new(),
-            unfinished: Room::default(),
+            unfinished: BufferUsage::default(),
             scratch: None,
             looked: Timestamp(0),
             swept: Timestamp(0),
@@ -398,7 +398,7 @@ impl Engine {
                 self.judges.registry.save(*time);
                 self.judges.detector.session_ended(id);
                 self.sessions.remove(id);
-                Room::default()
+                BufferUsage::default()
             }
             _ => session.unfinished(),
         };
@@ -413,7 +413,7 @@ impl Engine {
         if has_files && self.unfinished.memory > UNFINISHED_SMALL {
             self.give_up_largest(|room| room.memory);
         } else if self.unfinished.total() > self.limits.max_unfinished {
-            self.give_up_largest(Room::total);
+            self.give_up_largest(BufferUsage::total);
         }
     }
 
@@ -430,20 +430,20 @@ impl Engine {
                 scratch.found_nothing(self.unfinished.memory);
                 break;
             };
-            let before = largest.room();
+            let before = largest.usage();
             largest.spill(scratch);
-            self.unfinished = self.unfinished - before + largest.room();
+            self.unfinished = self.unfinished - before + largest.usage();
         }
     }
 
     /// Gives up the largest of all unfinished messages, not the one that happens to grow: the session that holds
     /// the most must not cost others theirs.
-    fn give_up_largest(&mut self, size: impl Fn(Room) -> usize) {
+    fn give_up_largest(&mut self, size: impl Fn(BufferUsage) -> usize) {
         let framers = self.sessions.values_mut().flat_map(LiveSession::framers);
-        if let Some(largest) = framers.max_by_key(|framer| size(framer.room())) {
-            let before = largest.room();
+        if let Some(largest) = framers.max_by_key(|framer| size(framer.usage())) {
+            let before = largest.usage();
             largest.abandon_line();
-            self.unfinished = self.unfinished - before + largest.room();
+            self.unfinished = self.unfinished - before + largest.usage();
         }
     }
 }

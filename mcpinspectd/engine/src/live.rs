@@ -6,7 +6,7 @@ use mcpinspect_core::model::{
 };
 use mcpinspect_core::session::PendingRequest;
 use mcpinspect_core::wire::framing::{Framed, Framer};
-use mcpinspect_core::wire::held::Room;
+use mcpinspect_core::wire::held::BufferUsage;
 use mcpinspect_judge::detect::{Detector as _, Difference};
 use mcpinspect_judge::registry::{Owner, Replaced};
 use serde_json::value::RawValue;
@@ -178,11 +178,11 @@ impl LiveSession {
     }
 
     /// What unfinished messages occupy.
-    pub(super) fn unfinished(&self) -> Room {
+    pub(super) fn unfinished(&self) -> BufferUsage {
         [&self.client_to_server, &self.server_to_client]
             .iter()
             .filter_map(|stream| stream.framer.as_ref())
-            .map(Framer::room)
+            .map(Framer::usage)
             .sum()
     }
 

@@ -26,7 +26,7 @@ fn frames(max: usize, chunks: &mut dyn Iterator<Item = &[u8]>) -> (Vec<Line>, Fr
     for chunk in chunks {
         framer.push(position, chunk, &mut take);
         position += chunk.len() as u64;
-        assert!(framer.room().memory <= 2 * max + 16 * 1024);
+        assert!(framer.usage().memory <= 2 * max + 16 * 1024);
     }
     framer.finish(&mut take);
     (lines, framer.stats())

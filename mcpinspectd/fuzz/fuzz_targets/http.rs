@@ -136,7 +136,7 @@ fn run(steps: &[Step<'_>], piece: usize, limits: Limits) -> Vec<String> {
                     connection.push(direction, *position, piece, &mut take);
                     *position += piece.len() as u64;
                     assert!(
-                        connection.room().total()
+                        connection.usage().total()
                             <= limits.max_unfinished + limits.max_message + BESIDE
                     );
                 }
@@ -144,7 +144,7 @@ fn run(steps: &[Step<'_>], piece: usize, limits: Limits) -> Vec<String> {
         }
     }
     connection.finish(&mut take);
-    assert_eq!(connection.room().total(), 0);
+    assert_eq!(connection.usage().total(), 0);
     lines
 }
 

@@ -333,7 +333,10 @@ impl OutputSink for Ended {
 
 impl Checked {
     fn follows(&mut self, session: &SessionId, direction: Direction, position: u64, length: u64) {
-        let progress = self.progress.entry((session.clone(), direction)).or_default();
+        let progress = self
+            .progress
+            .entry((session.clone(), direction))
+            .or_default();
         assert!(
             progress.next.is_none_or(|next| next == position),
             "{direction:?}: {position} after {:?}",
@@ -361,7 +364,9 @@ impl InputSink for Checked {
                 ..
             } => {
                 self.follows(session, *direction, *position, bytes.len() as u64);
-                let progress = self.progress.entry((session.clone().into_owned(), *direction));
+                let progress = self
+                    .progress
+                    .entry((session.clone().into_owned(), *direction));
                 progress.or_default().bytes += bytes.len() as u64;
                 let world = self.world.borrow();
                 let from = usize::try_from(*position).unwrap_or(usize::MAX);

@@ -8,7 +8,7 @@ use super::procfs::{Proc, ProcDir};
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum ThreadState {
     /// Waiting in a system call.
     Call {
         /// The call's number.
@@ -23,31 +23,31 @@ pub enum Doing {
 }
 
 /// The threads of a process and what each is doing; empty if the process is gone.
-pub fn threads(pid: Pid) -> Vec<(u32, Doing)> {
+pub fn threads(pid: Pid) -> Vec<(u32, ThreadState)> {
     Proc::system()
         .and_then(|proc| proc.open(pid))
         .and_then(|process| of(&process))
         .unwrap_or_default()
 }
 
-fn of(process: &ProcDir) -> Result<Vec<(u32, Doing)>, Errno> {
+fn of(process: &ProcDir) -> Result<Vec<(u32, ThreadState)>, Errno> {
     let entries = Dir::new(process.subdirectory("task")?)?;
     let threads = entries
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok());
     Ok(threads
         .filter_map(|thread: u32| {
-            let doing = match process.read(&format!("task/{thread}/syscall"), 256) {
-                Ok(line) => Doing::parse(&line),
+            let state = match process.read(&format!("task/{thread}/syscall"), 256) {
+                Ok(line) => ThreadState::parse(&line),
                 Err(Errno::NOENT | Errno::SRCH) => return None,
-                Err(_) => Doing::Unknown,
+                Err(_) => ThreadState::Unknown,
             };
-            Some((thread, doing))
+            Some((thread, state))
         })
         .collect())
 }
 
-impl Doing {
+impl ThreadState {
     /// Parses a line of `/proc/PID/task/TID/syscall`: `running`, `-1` and two addresses, or a call's
     /// number, its arguments in hexadecimal, and two addresses.
     fn parse(line: &[u8]) -> Self {
@@ -80,15 +80,15 @@ mod tests {
 
     #[test]
     fn lines_from_the_kernel_are_parsed() {
-        let parse = |line: &str| Doing::parse(line.as_bytes());
+        let parse = |line: &str| ThreadState::parse(line.as_bytes());
         assert_eq!(
             parse("0 0x3 0x7ffd 0x400 0x0 0x0 0x0 0x7ffd1 0x7f2c\n"),
-            Doing::Call {
+            ThreadState::Call {
                 number: 0,
                 first: 3
             }
         );
-        assert_eq!(parse("-1 0x7ffd1 0x7f2c\n"), Doing::Elsewhere);
+        assert_eq!(parse("-1 0x7ffd1 0x7f2c\n"), ThreadState::Elsewhere);
         for line in [
             "running\n",
             "",
@@ -97,7 +97,7 @@ mod tests {
             "x 0x3",
             "0 0xffffffffffffffffff",
         ] {
-            assert_eq!(parse(line), Doing::Unknown, "{line:?}");
+            assert_eq!(parse(line), ThreadState::Unknown, "{line:?}");
         }
     }
 
@@ -111,7 +111,7 @@ mod tests {
             reader.read(&mut [0]).unwrap()
         });
         let tid = tid.recv().unwrap() as u32;
-        let reading = Doing::Call {
+        let reading = ThreadState::Call {
             number: libc::SYS_read as u64,
             first: fd,
         };

@@ -10,7 +10,7 @@
 //!
 //! - [`info`]: one process and its ancestors
 //! - `launches`, `started`: what the kernel saw processes start, which takes precedence over `/proc`
-//! - `kept`: what is kept of processes, each once and within bounds
+//! - `interner`: what is kept of processes, each once and within bounds
 //! - `launcher`: programs by the last part of their paths
 //! - `mapped`: the program and the libraries of a process
 //! - [`fds`]: which processes hold which pipe or socket
@@ -29,7 +29,7 @@ mod found_file;
 mod handle;
 pub mod identity;
 pub mod info;
-mod kept;
+mod interner;
 mod launcher;
 mod launches;
 mod mapped;
@@ -44,7 +44,7 @@ mod walk;
 
 pub use handle::ProcessHandle;
 pub use info::{ProcessInfo, ProcessSnapshot, snapshot, start_time};
-pub use kept::KeptProcesses;
+pub use interner::ProcessInterner;
 pub use launcher::is_guard;
 pub use launches::Launches;
 pub use mapped::Mapped;

@@ -82,13 +82,13 @@ impl Switchover {
     }
 
     fn is_awaiting(&self, pid: Pid, numbers: &HashSet<u64>, watched: &HashSet<(u64, u64)>) -> bool {
-        calls::threads(pid).into_iter().any(|(thread, doing)| {
+        calls::threads(pid).into_iter().any(|(thread, state)| {
             // The thread's call was read first: if it has ended since, the thread is already noted.
             !self.is_noted(pid, thread)
-                && match doing {
-                    calls::Doing::Elsewhere => false,
-                    calls::Doing::Unknown => true,
-                    calls::Doing::Call { number, first } => {
+                && match state {
+                    calls::ThreadState::Elsewhere => false,
+                    calls::ThreadState::Unknown => true,
+                    calls::ThreadState::Call { number, first } => {
                         numbers.contains(&number) && leads_to(pid, first, watched)
                     }
                 }

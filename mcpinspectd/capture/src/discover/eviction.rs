@@ -32,7 +32,7 @@ pub fn make_room_for_programs(
     own: [Option<EndpointKey>; 2],
     origin: Origin,
 ) -> bool {
-    while let Some(over) = step.processes.kept.over(user) {
+    while let Some(over) = step.processes.interner.over(user) {
         for _ in 0..EVICTED_AT_ONCE {
             let first = step.traffic.streams.next_to_evict(over);
             let Some(key) = first.filter(|key| !own.contains(&Some(*key))) else {
@@ -46,7 +46,7 @@ pub fn make_room_for_programs(
             };
             evict(step, over, key, origin);
         }
-        step.processes.kept.given_up(over);
+        step.processes.interner.given_up(over);
     }
     true
 }

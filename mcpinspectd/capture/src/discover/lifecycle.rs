@@ -233,7 +233,7 @@ pub fn sweep(step: &mut Step<'_>, now: BootTime) {
     }
     step.traffic.streams.shrink();
     step.processes.programs.shrink();
-    step.processes.kept.drop_unused();
+    step.processes.interner.drop_unused();
 }
 
 /// Forgets a stream here and in the kernel, with the socket at its other end unless a stream is read

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mcpinspect_core::model::{Executed, Pid};
-use mcpinspect_process::{KeptProcesses, Launches, ProcessInfo};
+use mcpinspect_process::{Launches, ProcessInfo, ProcessInterner};
 
 use super::blind_processes::BlindProcesses;
 use super::environment::Environment;
@@ -19,7 +19,7 @@ pub struct Processes {
     /// As the kernel saw them start.
     pub launches: Launches,
     /// Descriptions, shared and counted by user.
-    pub kept: KeptProcesses,
+    pub interner: ProcessInterner,
     pub blind: BlindProcesses,
 }
 
@@ -30,7 +30,7 @@ impl Processes {
         Self {
             programs: Programs::default(),
             launches: Launches::default(),
-            kept: KeptProcesses::new(per_user, 2 * per_user),
+            interner: ProcessInterner::new(per_user, 2 * per_user),
             blind: BlindProcesses::default(),
         }
     }
@@ -63,6 +63,6 @@ impl Processes {
 
     /// Shares the description of a user's process with what is known.
     pub fn keep(&mut self, user: Uid, info: Arc<ProcessInfo>) -> Arc<ProcessInfo> {
-        Arc::new(self.kept.keep(user, Arc::unwrap_or_clone(info)))
+        Arc::new(self.interner.intern(user, Arc::unwrap_or_clone(info)))
     }
 }

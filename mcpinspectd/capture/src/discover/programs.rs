@@ -40,13 +40,13 @@ pub struct StartedProgram {
 
 /// A program in the list of a stream.
 #[derive(Debug)]
-struct Listed {
+struct StreamProgram {
     program: StartedProgram,
     /// See [`Programs::origin`].
     origin: Option<Arc<ProcessInfo>>,
 }
 
-impl Listed {
+impl StreamProgram {
     /// Whether it is at the same end of `stream` as another program.
     fn is_beside(&self, other: &StartedProgram, stream: EndpointKey) -> bool {
         let reads = |program: &StartedProgram| program.input == Some(stream);
@@ -75,7 +75,7 @@ impl Listed {
 /// others descend from are dropped last.
 #[derive(Debug, Default)]
 pub struct Programs {
-    by_stream: HashMap<EndpointKey, Vec<Listed>>,
+    by_stream: HashMap<EndpointKey, Vec<StreamProgram>>,
 }
 
 impl Programs {
@@ -88,18 +88,18 @@ impl Programs {
         for stream in streams.into_iter().flatten() {
             let known = self.by_stream.entry(stream).or_default();
             let origin = origin(known, program, stream);
-            known.retain(|Listed { program: known, .. }| {
+            known.retain(|StreamProgram { program: known, .. }| {
                 (known.pid, known.input, known.output)
                     != (program.pid, program.input, program.output)
             });
             if known.len() == PER_STREAM {
                 // The first is the outermost launcher and worth keeping.
-                let spare = known.iter().skip(1).position(Listed::is_derived);
+                let spare = known.iter().skip(1).position(StreamProgram::is_derived);
                 known.remove(spare.map_or(1, |at| at + 1));
             }
             // Most streams have one.
             known.reserve_exact(1);
-            known.push(Listed {
+            known.push(StreamProgram {
                 program: program.clone(),
                 origin,
             });
@@ -147,11 +147,11 @@ impl Programs {
         server: Option<&ProcessInfo>,
     ) -> Option<Arc<ProcessInfo>> {
         let listed = self.by_stream.get(&stream)?;
-        let at_end = |listed: &&Listed| match end {
+        let at_end = |listed: &&StreamProgram| match end {
             End::Reader => listed.program.input == Some(stream),
             End::Writer => listed.program.output == Some(stream),
         };
-        let beside: Vec<&Listed> = listed.iter().filter(at_end).collect();
+        let beside: Vec<&StreamProgram> = listed.iter().filter(at_end).collect();
         let related = server.and_then(|server| related(&beside, server));
         related.or(beside.last().copied())?.origin.clone()
     }
@@ -190,7 +190,7 @@ impl Programs {
 
     /// What to remember about a stream.
     pub fn remember(&self, stream: EndpointKey) -> Option<RememberedStream> {
-        let remembered = |listed: &Listed| RememberedProgram {
+        let remembered = |listed: &StreamProgram| RememberedProgram {
             pid: listed.program.pid,
             input: listed.program.input.map(Into::into),
             output: listed.program.output.map(Into::into),
@@ -206,7 +206,7 @@ impl Programs {
 
     /// Lists the programs of a remembered stream, unless programs are already known there.
     pub fn restore(&mut self, stream: &RememberedStream) {
-        let listed = |program: &RememberedProgram| Listed {
+        let listed = |program: &RememberedProgram| StreamProgram {
             program: StartedProgram {
                 pid: program.pid,
                 input: program.input.map(EndpointKey::from),
@@ -243,12 +243,12 @@ impl Programs {
 
 /// What a program that starts now was launched as, given those that started before it.
 fn origin(
-    known: &[Listed],
+    known: &[StreamProgram],
     program: &StartedProgram,
     stream: EndpointKey,
 ) -> Option<Arc<ProcessInfo>> {
     let info = program.info.as_ref()?;
-    let beside: Vec<&Listed> = known
+    let beside: Vec<&StreamProgram> = known
         .iter()
         .filter(|known| known.is_beside(program, stream))
         .collect();
@@ -260,7 +260,7 @@ fn origin(
 }
 
 /// The program of a process itself, or else that of its nearest ancestor.
-fn related<'a>(known: &[&'a Listed], info: &ProcessInfo) -> Option<&'a Listed> {
+fn related<'a>(known: &[&'a StreamProgram], info: &ProcessInfo) -> Option<&'a StreamProgram> {
     let above = info.ancestors().iter().map(|process| &**process);
     let mut line = std::iter::once(info.process()).chain(above);
     line.find_map(|process| known.iter().rev().find(|known| known.is(process)).copied())
@@ -268,7 +268,7 @@ fn related<'a>(known: &[&'a Listed], info: &ProcessInfo) -> Option<&'a Listed> {
 
 /// The origin of a process that descends from none on its stream. What started the first of them may
 /// start another. A process with a different parent has lost its own, which exited on purpose.
-fn left_behind(known: &[&Listed], info: &ProcessInfo) -> Option<Arc<ProcessInfo>> {
+fn left_behind(known: &[&StreamProgram], info: &ProcessInfo) -> Option<Arc<ProcessInfo>> {
     let parent = |info: &ProcessInfo| {
         let parent = info.ancestors().first();
         parent.map(|parent| (parent.pid, parent.start_time))

@@ -321,7 +321,7 @@ impl<E: Environment> Tracker<E> {
         let info = info.and_then(|info| {
             let user = info.process().uid;
             let info = self.processes.keep(user, info);
-            self.processes.kept.over(user).is_none().then_some(info)
+            self.processes.interner.over(user).is_none().then_some(info)
         });
         self.processes.programs.add(&StartedProgram {
             pid,

@@ -8,7 +8,7 @@ use super::coding::Decompressor;
 use super::head::{Coding, Content};
 use super::limits::Limits;
 use super::sse::{Events, Item};
-use crate::wire::held::{Held, Room};
+use crate::wire::held::{BufferUsage, Held};
 
 /// What comes out of a [`Body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +136,8 @@ impl Body {
     }
 
     /// What unfinished messages occupy.
-    pub(super) fn room(&self) -> Room {
-        self.held().room() + Room::memory(self.coding.memory())
+    pub(super) fn usage(&self) -> BufferUsage {
+        self.held().usage() + BufferUsage::memory(self.coding.memory())
     }
 
     /// The start of the current message, where kept; nothing of one in a file.
@@ -166,7 +166,7 @@ impl Body {
         match &mut self.kind {
             Kind::Json { .. } => self.lose(Loss::TooLarge),
             // The memory is that of the decompressor, which the following events need as well.
-            Kind::Events(events) if self.coding.memory() > events.room().total() => {
+            Kind::Events(events) if self.coding.memory() > events.usage().total() => {
                 self.lose(Loss::Compressed);
             }
             Kind::Events(events) => events.abandon(),

@@ -8,7 +8,7 @@ use super::part::{Left, PREFACE, PREFACE_HEAD, Part, Role};
 use super::sniff::{self, Guess};
 use super::two;
 use crate::model::Direction;
-use crate::wire::held::{Room, Scratch};
+use crate::wire::held::{BufferUsage, Scratch};
 
 /// Turns the bytes of one connection into messages. See the module documentation.
 pub struct Connection {
@@ -91,14 +91,14 @@ impl Connection {
     }
 
     /// What unfinished messages and heads occupy.
-    pub fn room(&self) -> Room {
+    pub fn usage(&self) -> BufferUsage {
         let sides = self.sides.iter().map(|side| match &side.reader {
             Reader::Undecided(start) => start.capacity(),
             Reader::One(side) => side.memory(),
             Reader::Two(side) => side.memory(),
             Reader::Left => 0,
         });
-        self.exchanges.room() + Room::memory(sides.sum())
+        self.exchanges.usage() + BufferUsage::memory(sides.sum())
     }
 
     /// Gives up the largest of the unfinished messages, which is reported where it ends. Returns whether that

@@ -19,7 +19,7 @@ use super::limits::Limits;
 use super::part::{Left, Part, Stream};
 use super::sniff::{self, Verdict};
 use crate::model::Direction;
-use crate::wire::held::{Held, Room, Scratch};
+use crate::wire::held::{BufferUsage, Held, Scratch};
 
 /// Most MCP addresses to remember.
 const ADDRESSES: usize = 8;
@@ -42,7 +42,7 @@ pub(super) struct Exchanges {
     /// Addresses at which there was MCP, the latest last.
     addresses: Vec<TargetKey>,
     /// What unfinished messages occupy.
-    unfinished: Room,
+    unfinished: BufferUsage,
     /// More exchanges were open than are followed, and that was reported.
     is_crowded: bool,
     /// No response can be matched to a request.
@@ -62,7 +62,7 @@ impl Exchanges {
             others: 0,
             is_partial,
             addresses: Vec::new(),
-            unfinished: Room::default(),
+            unfinished: BufferUsage::default(),
             is_crowded: false,
             has_no_responses: false,
             is_given_up: false,
@@ -80,8 +80,8 @@ impl Exchanges {
     }
 
     /// What unfinished messages and open exchanges occupy.
-    pub(super) fn room(&self) -> Room {
-        self.unfinished + Room::memory(self.open.len() * EXCHANGE)
+    pub(super) fn usage(&self) -> BufferUsage {
+        self.unfinished + BufferUsage::memory(self.open.len() * EXCHANGE)
     }
 
     /// Notes that it is no longer known which response answers which request (HTTP/1): no exchange gets one.
@@ -339,7 +339,7 @@ impl Exchanges {
 
     fn forget(&mut self, stream: Stream) {
         if let Some(open) = self.open.remove(&stream) {
-            self.unfinished -= open.request.room() + open.response.room();
+            self.unfinished -= open.request.usage() + open.response.usage();
         }
     }
 
@@ -369,9 +369,9 @@ impl Exchanges {
             return;
         };
         let known = open.target.is_some_and(|key| self.addresses.contains(&key));
-        let before = open.half(direction).room();
+        let before = open.half(direction).usage();
         open.act(direction, known, self.limits.max_undecided, emit, act);
-        let after = open.half(direction).room();
+        let after = open.half(direction).usage();
         self.unfinished = self.unfinished - before + after;
         self.decided(stream, emit);
         while self.unfinished.total() > self.limits.max_unfinished && self.abandon_largest() {}
@@ -379,12 +379,12 @@ impl Exchanges {
 
     /// Gives up the largest of the unfinished messages. Returns whether that freed anything.
     pub(super) fn abandon_largest(&mut self) -> bool {
-        let Some(largest) = self.halves().max_by_key(|half| half.room().total()) else {
+        let Some(largest) = self.halves().max_by_key(|half| half.usage().total()) else {
             return false;
         };
-        let before = largest.room();
+        let before = largest.usage();
         largest.abandon();
-        let freed = before - largest.room();
+        let freed = before - largest.usage();
         self.unfinished -= freed;
         freed.total() > 0
     }
@@ -401,9 +401,9 @@ impl Exchanges {
     pub(super) fn spill_largest(&mut self, scratch: &mut Scratch) {
         let held = self.halves().filter_map(|half| half.held_mut());
         if let Some(largest) = held.max_by_key(|held| held.spillable()) {
-            let before = largest.room();
+            let before = largest.usage();
             largest.spill(scratch);
-            let after = largest.room();
+            let after = largest.usage();
             self.unfinished = self.unfinished - before + after;
         }
     }

@@ -5,7 +5,7 @@
 //! Data goes into its buffer as it arrives, so a message of megabytes is held once. After a loss, everything up
 //! to the next blank line is skipped: it belongs to a torn event.
 
-use crate::wire::held::{Held, Room};
+use crate::wire::held::{BufferUsage, Held};
 
 /// The longest name or id of an event to keep, in bytes, unless a reader wants more. The rest is dropped.
 const MAX_WORD: usize = 256;
@@ -132,8 +132,8 @@ impl Events {
     }
 
     /// What the current event occupies.
-    pub fn room(&self) -> Room {
-        self.data.room()
+    pub fn usage(&self) -> BufferUsage {
+        self.data.usage()
     }
 
     /// The data of the current event so far, where kept.

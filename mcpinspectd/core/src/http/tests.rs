@@ -145,7 +145,7 @@ pub(super) fn run_with(
         }
     }
     connection.finish(&mut |event| log.take(&event));
-    assert_eq!(connection.room().total(), 0);
+    assert_eq!(connection.usage().total(), 0);
     assert!(connection.is_over());
     log.lines
 }

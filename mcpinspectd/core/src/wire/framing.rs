@@ -12,7 +12,7 @@
 //! no proper suffix of an object's text is itself an object, so a tentative line that parses is a
 //! message, and one that does not is a fragment that need not be reported.
 
-use super::held::{Held, Room};
+use super::held::{BufferUsage, Held};
 
 /// The default maximum for a line that is kept whole: 64 MiB.
 ///
@@ -126,8 +126,8 @@ impl Framer {
     }
 
     /// What the current line occupies.
-    pub fn room(&self) -> Room {
-        self.held.room()
+    pub fn usage(&self) -> BufferUsage {
+        self.held.usage()
     }
 
     /// The current line.

@@ -55,7 +55,7 @@ pub struct Held {
 
 /// What unfinished messages occupy, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct BufferUsage {
     /// Memory.
     pub memory: usize,
     /// Files.
@@ -137,10 +137,10 @@ impl Held {
     }
 
     /// What it occupies.
-    pub fn room(&self) -> Room {
+    pub fn usage(&self) -> BufferUsage {
         match &self.storage {
-            Storage::Memory(bytes) => Room::memory(bytes.capacity()),
-            Storage::File { length, .. } => Room {
+            Storage::Memory(bytes) => BufferUsage::memory(bytes.capacity()),
+            Storage::File { length, .. } => BufferUsage {
                 memory: 0,
                 files: *length,
             },
@@ -157,7 +157,7 @@ impl Held {
 
     /// Bytes of memory that spilling it would free; zero if that is not worth a file, or failed before.
     pub fn spillable(&self) -> usize {
-        let memory = self.room().memory;
+        let memory = self.usage().memory;
         if self.stays || self.len() < SPILLED_MIN {
             0
         } else {
@@ -272,7 +272,7 @@ fn read_mapped<R>(file: &File, read: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
     }))
 }
 
-impl Room {
+impl BufferUsage {
     /// Only memory.
     pub fn memory(memory: usize) -> Self {
         Self { memory, files: 0 }
@@ -284,7 +284,7 @@ impl Room {
     }
 }
 
-impl Add for Room {
+impl Add for BufferUsage {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -295,13 +295,13 @@ impl Add for Room {
     }
 }
 
-impl AddAssign for Room {
+impl AddAssign for BufferUsage {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl Sub for Room {
+impl Sub for BufferUsage {
     type Output = Self;
 
     /// Never below nothing.
@@ -313,13 +313,13 @@ impl Sub for Room {
     }
 }
 
-impl SubAssign for Room {
+impl SubAssign for BufferUsage {
     fn sub_assign(&mut self, other: Self) {
         *self = *self - other;
     }
 }
 
-impl std::iter::Sum for Room {
+impl std::iter::Sum for BufferUsage {
     fn sum<I: Iterator<Item = Self>>(rooms: I) -> Self {
         rooms.fold(Self::default(), Add::add)
     }
@@ -347,11 +347,11 @@ mod tests {
             held.extend(part, usize::MAX).unwrap();
             if index == 9 {
                 held.spill(&mut scratch());
-                let room = Room {
+                let room = BufferUsage {
                     memory: 0,
                     files: 1_000_000,
                 };
-                assert_eq!(held.room(), room);
+                assert_eq!(held.usage(), room);
             }
         }
         assert_eq!(held.len(), bytes.len());

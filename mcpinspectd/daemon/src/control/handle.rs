@@ -59,7 +59,7 @@ pub enum ControlRequest {
         reply: SyncSender<Vec<Option<Standing>>>,
     },
     /// To publish what was done beside the pipeline, in order with the other events.
-    Tell(Box<Event>),
+    Report(Box<Event>),
 }
 
 /// What it takes to find a server's processes.
@@ -153,9 +153,9 @@ impl ControlHandle {
             Timestamp::now(),
         );
         // It was done either way, and the caller is answered. Without a pipeline, no events are emitted.
-        let told = self.requests.send(ControlRequest::Tell(Box::new(event)));
+        let sent = self.requests.send(ControlRequest::Report(Box::new(event)));
         self.notifier.notify();
-        if told.is_err() {
+        if sent.is_err() {
             tracing::error!(%server, action = action.as_str(), "contained, but no event could be published");
         }
     }

@@ -32,7 +32,7 @@ use super::step::Step;
 const MAX_LINE: usize = 8 << 20;
 /// How many messages of a guard's backs to remember per direction until a front says the same, and how many
 /// wait at its fronts.
-const MAX_HEARD: usize = 4096;
+const MAX_MESSAGES: usize = 4096;
 /// Most bytes that may wait at all fronts. Beyond that, the oldest is reported.
 const MAX_WAITING: usize = 16 << 20;
 /// Most bytes of unfinished lines on all sides. Beyond that, lines are compared by their length.
@@ -60,7 +60,7 @@ struct Guard {
     /// How many messages and other inputs wait at its fronts.
     waiting: usize,
     /// What its sessions with servers said and no front has said yet. By [`Direction`].
-    heard: [VecDeque<u64>; 2],
+    reported_hashes: [VecDeque<u64>; 2],
     /// How many sessions it has with servers.
     backs: usize,
 }
@@ -175,11 +175,11 @@ impl Guarded {
                 guard.waiting -= 1;
                 continue;
             }
-            let heard = &mut guard.heard[line.direction as usize];
-            if heard.len() == MAX_HEARD {
-                heard.pop_front();
+            let reported_hashes = &mut guard.reported_hashes[line.direction as usize];
+            if reported_hashes.len() == MAX_MESSAGES {
+                reported_hashes.pop_front();
             }
-            heard.push_back(line.hash);
+            reported_hashes.push_back(line.hash);
         }
     }
 
@@ -206,10 +206,10 @@ impl Guarded {
             return;
         };
         for line in crossed.lines {
-            let heard = &mut entry.heard[line.direction as usize];
-            match heard.iter().position(|hash| *hash == line.hash) {
+            let reported_hashes = &mut entry.reported_hashes[line.direction as usize];
+            match reported_hashes.iter().position(|hash| *hash == line.hash) {
                 Some(at) => {
-                    heard.remove(at);
+                    reported_hashes.remove(at);
                     front.note_reported(line);
                 }
                 None => {
@@ -237,7 +237,7 @@ impl Guarded {
     /// A guard's front to report from when too much waits.
     fn crowded(&self, guard: Process) -> Option<SessionId> {
         let entry = self.guards.get(&guard)?;
-        if self.waiting <= MAX_WAITING && entry.waiting <= MAX_HEARD {
+        if self.waiting <= MAX_WAITING && entry.waiting <= MAX_MESSAGES {
             return None;
         }
         let fronts = entry.fronts.iter();
@@ -332,7 +332,7 @@ impl Side {
         self.framers
             .iter()
             .flatten()
-            .map(|framer| framer.room().memory)
+            .map(|framer| framer.usage().memory)
             .sum()
     }
 

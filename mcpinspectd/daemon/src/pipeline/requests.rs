@@ -99,7 +99,7 @@ impl<O: OutputSink, H: Host> Pipeline<O, H> {
                     let check = |tool: &ToolForm| registry.check(server, &tool.name, tool.hash);
                     let _ = reply.send(tools.iter().map(check).collect());
                 }
-                ControlRequest::Tell(event) => self.output.output(Output::Event(&event)),
+                ControlRequest::Report(event) => self.output.output(Output::Event(&event)),
                 ControlRequest::Decide {
                     decision,
                     caller,

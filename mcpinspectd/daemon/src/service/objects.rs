@@ -18,7 +18,7 @@ use zbus::object_server::SignalEmitter;
 use zbus::{Connection, ObjectPath, interface};
 
 use crate::status::View;
-use crate::status::live::{ServerPlace, ServerSummary, ToolSummary};
+use crate::status::live::{ServerKey, ServerSummary, ToolSummary};
 
 /// Tools that are objects at one time; what is above is in the manager's lists all the same. Servers
 /// are as many as the picture has.
@@ -104,7 +104,7 @@ struct PublishedServer {
 /// The objects of one connection.
 #[derive(Default)]
 pub struct Objects {
-    published: BTreeMap<ServerPlace, PublishedServer>,
+    published: BTreeMap<ServerKey, PublishedServer>,
     tools: usize,
     /// Servers about which something may have changed.
     stale: BTreeSet<ServerId>,
@@ -171,11 +171,11 @@ impl Objects {
             let now: Vec<_> = wanted.iter().flat_map(|id| live.named(id)).collect();
             // Servers that made room for others.
             let known = self.published.keys();
-            let gone: Vec<_> = known.filter(|place| !live.knows(place)).cloned().collect();
+            let gone: Vec<_> = known.filter(|key| !live.knows(key)).cloned().collect();
             (now, gone)
         };
-        for place in gone {
-            self.remove(connection, &place).await?;
+        for key in gone {
+            self.remove(connection, &key).await?;
         }
         for (server, tools) in now {
             self.server(connection, server, tools).await?;
@@ -233,11 +233,11 @@ impl Objects {
 
     /// The last element of a server's path: its name. Where another user's server has that path, the user's
     /// id follows.
-    fn element(&self, place: &ServerPlace) -> String {
-        if let Some(published) = self.published.get(place) {
+    fn element(&self, key: &ServerKey) -> String {
+        if let Some(published) = self.published.get(key) {
             return published.element.clone();
         }
-        let (id, uid) = place;
+        let (id, uid) = key;
         let plain = element(&id.0);
         if self
             .published
@@ -249,7 +249,7 @@ impl Objects {
         element(&format!("{}@{}", id.0, uid.unwrap_or(NO_UID)))
     }
 
-    async fn remove(&mut self, connection: &Connection, id: &ServerPlace) -> zbus::Result<()> {
+    async fn remove(&mut self, connection: &Connection, id: &ServerKey) -> zbus::Result<()> {
         let Some(published) = self.published.remove(id) else {
             return Ok(());
         };

@@ -127,7 +127,7 @@ pub struct ToolSummary {
 
 /// A server as one user has it: two users may each have a server of the same name, and neither learns of the
 /// other's. The user is `None` if unknown.
-pub type ServerPlace = (ServerId, Option<u32>);
+pub type ServerKey = (ServerId, Option<u32>);
 
 #[derive(Debug)]
 struct ServerEntry {
@@ -144,7 +144,7 @@ struct ServerEntry {
 pub struct Live {
     limits: LiveLimits,
     sessions: HashMap<SessionId, SessionSummary>,
-    servers: BTreeMap<ServerPlace, ServerEntry>,
+    servers: BTreeMap<ServerKey, ServerEntry>,
     /// Whether all servers are paused.
     paused: bool,
     forgotten: u64,
@@ -173,8 +173,8 @@ impl Live {
         }
         if subject.session_id == SessionId::none() {
             // About the server itself: it concerns its only user.
-            let mut places = self.places_of(&subject.server_id);
-            return match (places.next(), places.next()) {
+            let mut keys = self.keys_of(&subject.server_id);
+            return match (keys.next(), keys.next()) {
                 (Some((_, uid)), None) => *uid,
                 _ => None,
             };
@@ -183,27 +183,26 @@ impl Live {
     }
 
     /// The servers of this name.
-    fn places_of<'a>(&'a self, server: &'a ServerId) -> impl Iterator<Item = &'a ServerPlace> {
+    fn keys_of<'a>(&'a self, server: &'a ServerId) -> impl Iterator<Item = &'a ServerKey> {
         let from = (server.clone(), None);
-        let places = self.servers.range(from..);
-        places
-            .map(|(place, _)| place)
+        let keys = self.servers.range(from..);
+        keys.map(|(key, _)| key)
             .take_while(move |(id, _)| id == server)
     }
 
     fn named_is_paused(&self, server: &ServerId) -> bool {
-        let mut places = self.places_of(server);
-        places.any(|place| self.servers.get(place).is_some_and(|entry| entry.paused))
+        let mut keys = self.keys_of(server);
+        keys.any(|key| self.servers.get(key).is_some_and(|entry| entry.paused))
     }
 
     /// The servers that an event is about: that of its session or user, or all of its name.
-    fn concerned(&self, subject: &Subject) -> Vec<ServerPlace> {
+    fn concerned(&self, subject: &Subject) -> Vec<ServerKey> {
         let server = &subject.server_id;
         let session = self.sessions.get(&subject.session_id);
         match (session, subject.server_uid) {
             (Some(session), _) => vec![(server.clone(), session.uid())],
             (None, Some(uid)) => vec![(server.clone(), Some(uid))],
-            (None, None) => self.places_of(server).cloned().collect(),
+            (None, None) => self.keys_of(server).cloned().collect(),
         }
     }
 
@@ -267,8 +266,8 @@ impl Live {
                 | PolicyDecision::Withdraw => {}
             },
             Body::Contained(contained) => {
-                for place in self.concerned(subject) {
-                    if let Some(entry) = self.servers.get_mut(&place) {
+                for key in self.concerned(subject) {
+                    if let Some(entry) = self.servers.get_mut(&key) {
                         entry.frozen = contained.action == ContainmentAction::Freeze;
                     }
                 }
@@ -336,12 +335,12 @@ impl Live {
             self.paused = paused;
             return;
         }
-        let mut places = self.concerned(subject);
-        if places.is_empty() {
-            places.push((subject.server_id.clone(), None));
+        let mut keys = self.concerned(subject);
+        if keys.is_empty() {
+            keys.push((subject.server_id.clone(), None));
         }
-        for place in places {
-            if let Some(entry) = self.server(&place, time) {
+        for key in keys {
+            if let Some(entry) = self.server(&key, time) {
                 entry.paused = paused;
             }
         }
@@ -350,27 +349,27 @@ impl Live {
     /// All servers, by name and user.
     pub fn servers(&self) -> impl Iterator<Item = ServerSummary> {
         let servers = self.servers.iter();
-        servers.map(|(place, entry)| self.row(place, entry))
+        servers.map(|(key, entry)| self.row(key, entry))
     }
 
     /// Whether a server is known.
-    pub fn knows(&self, place: &ServerPlace) -> bool {
-        self.servers.contains_key(place)
+    pub fn knows(&self, key: &ServerKey) -> bool {
+        self.servers.contains_key(key)
     }
 
     /// The servers of this name, each with its tools by name.
     pub fn named(&self, server: &ServerId) -> Vec<(ServerSummary, Vec<ToolSummary>)> {
-        let places = self.places_of(server);
-        let entries = places.filter_map(|place| self.servers.get_key_value(place));
+        let keys = self.keys_of(server);
+        let entries = keys.filter_map(|key| self.servers.get_key_value(key));
         entries
-            .map(|(place, entry)| {
+            .map(|(key, entry)| {
                 let tools = entry.tools.values().cloned().collect();
-                (self.row(place, entry), tools)
+                (self.row(key, entry), tools)
             })
             .collect()
     }
 
-    fn row(&self, (id, uid): &ServerPlace, entry: &ServerEntry) -> ServerSummary {
+    fn row(&self, (id, uid): &ServerKey, entry: &ServerEntry) -> ServerSummary {
         ServerSummary {
             server_id: id.clone(),
             fingerprint: entry.fingerprint.clone(),
@@ -399,8 +398,8 @@ impl Live {
         may_read: impl Fn(Option<u32>) -> bool,
     ) -> Option<impl Iterator<Item = &ToolSummary>> {
         let server = ServerId(server.into());
-        let places = self.places_of(&server).filter(|(_, uid)| may_read(*uid));
-        let entries = places.filter_map(|place| self.servers.get_key_value(place));
+        let keys = self.keys_of(&server).filter(|(_, uid)| may_read(*uid));
+        let entries = keys.filter_map(|key| self.servers.get_key_value(key));
         let (_, entry) =
             entries.max_by_key(|((_, uid), entry)| (*uid == Some(first), entry.last_seen))?;
         Some(entry.tools.values())
@@ -408,12 +407,12 @@ impl Live {
 
     fn tool(&mut self, subject: &Subject, tool: &ToolSummary) {
         let most = self.limits.tools_per_server;
-        let mut places = self.concerned(subject);
-        if places.is_empty() {
-            places.push((subject.server_id.clone(), None));
+        let mut keys = self.concerned(subject);
+        if keys.is_empty() {
+            keys.push((subject.server_id.clone(), None));
         }
-        for place in places {
-            let Some(entry) = self.server(&place, tool.last_seen) else {
+        for key in keys {
+            let Some(entry) = self.server(&key, tool.last_seen) else {
                 continue;
             };
             if entry.tools.len() < most || entry.tools.contains_key(&tool.tool_name) {
@@ -425,7 +424,7 @@ impl Live {
     }
 
     /// The entry of this server; a new one replaces the one idle for longest.
-    fn server(&mut self, id: &ServerPlace, now: Timestamp) -> Option<&mut ServerEntry> {
+    fn server(&mut self, id: &ServerKey, now: Timestamp) -> Option<&mut ServerEntry> {
         if !self.servers.contains_key(id) && self.servers.len() >= self.limits.servers {
             let idle = self.servers.iter().filter(|(_, entry)| entry.sessions == 0);
             let oldest = idle

@@ -1,7 +1,7 @@
 //! Losses: they are counted, reported, and never mistaken for a change.
 
 use mcpinspect_core::model::Direction::{ClientToServer as Up, ServerToClient as Down};
-use mcpinspect_core::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
+use mcpinspect_core::wire::held::{BufferUsage, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 use mcpinspect_judge::detect::NoDetector;
 use serde_json::{Value, json};
 
@@ -132,7 +132,7 @@ fn many_unfinished_messages_share_one_budget() {
         wire.script = session(name, wire.script.time());
         wire.end();
     }
-    assert_eq!(wire.engine.unfinished, Room::default());
+    assert_eq!(wire.engine.unfinished, BufferUsage::default());
     let lost = wire.log.take("mcp_capture_gap");
     assert!(
         lost.len() >= 30,

@@ -65,15 +65,15 @@ impl Compiler {
             }
         };
         for rule in raw.rules {
-            let place = (file.to_owned(), line_of(text, rule.id.span().start));
-            match self.rule(rule, place) {
+            let location = (file.to_owned(), line_of(text, rule.id.span().start));
+            match self.rule(rule, location) {
                 Ok(()) => {}
                 Err((position, problem)) => self.errors.push(error(position, problem)),
             }
         }
     }
 
-    fn rule(&mut self, raw: RawRule, place: (String, usize)) -> Result<(), Mistake> {
+    fn rule(&mut self, raw: RawRule, location: (String, usize)) -> Result<(), Mistake> {
         let id = raw.id.get_ref().clone();
         let is_plain =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -82,7 +82,7 @@ impl Compiler {
                 format!("rule id `{id}`: use up to 80 lower-case letters, digits and hyphens");
             return Err(at(&raw.id, problem));
         }
-        if let Some((file, line)) = self.ids.insert(id.clone(), place.clone()) {
+        if let Some((file, line)) = self.ids.insert(id.clone(), location.clone()) {
             let problem = format!("rule id `{id}` is used twice, first in {file}:{line}");
             return Err(at(&raw.id, problem));
         }
@@ -116,7 +116,7 @@ impl Compiler {
             name: raw.name,
             priority,
             action,
-            place,
+            location,
             kinds,
             condition,
             rate,
@@ -139,7 +139,7 @@ impl Compiler {
                 && known == when
         });
         let (other, _) = other?;
-        let (file, line) = &other.place;
+        let (file, line) = &other.location;
         let problem = format!(
             "rule `{}` has the same conditions and priority as `{}` ({file}:{line}); change the priority of one of them",
             rule.id, other.id

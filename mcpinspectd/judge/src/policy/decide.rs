@@ -11,7 +11,7 @@ use mcpinspect_core::model::Direction;
 
 use super::action::{Action, Answer, Edit};
 use super::condition::{Condition, Facts};
-use super::look::look;
+use super::lookup::lookup;
 use super::memory::{After, Memory, Rate};
 use super::names::Names;
 use super::situation::{Doubt, Kind, Situation};
@@ -32,7 +32,7 @@ pub struct Rule {
     /// What it does.
     pub action: Action,
     /// The file and line where it begins.
-    pub place: (String, usize),
+    pub location: (String, usize),
     pub(super) kinds: Vec<Kind>,
     pub(super) condition: Condition,
     pub(super) rate: Option<Rate>,
@@ -248,7 +248,7 @@ impl Policy {
                 tests.filter(|(at, test)| test.root == root && wanted.get(*at) == Some(&true));
             let mut holding: Vec<usize> = Vec::new();
             let paths = tests.clone().map(|(at, test)| (at, &test.path));
-            look(value, paths, |at, value| {
+            lookup(value, paths, |at, value| {
                 let is_it = |test: &ValueTest| test.wanted.holds(value);
                 if !holding.contains(&at) && self.tests.get(at).is_some_and(is_it) {
                     holding.push(at);
@@ -264,12 +264,12 @@ impl Policy {
 
 /// The same, with a tool about which nothing is certain.
 fn of_any_tool<'a>(seen: &Situation<'a>) -> Situation<'a> {
-    let place = |doubt: Doubt| Doubt {
+    let without_depth = |doubt: Doubt| Doubt {
         part: doubt.part.min(MessagePart::Params),
         ..doubt
     };
     Situation {
-        doubt: seen.doubt.map(place),
+        doubt: seen.doubt.map(without_depth),
         ..*seen
     }
 }

@@ -11,7 +11,7 @@ use mcpinspect_core::text::redact;
 use serde_json::value::RawValue;
 
 use super::action::{Edit, Parent};
-use super::look::look;
+use super::lookup::lookup;
 use super::value::whole_string;
 
 /// A part of a text, and its replacement.
@@ -76,7 +76,7 @@ fn replaced(
 ) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     let mut done = 0;
-    look(value, [(0, path)], |_, found| {
+    lookup(value, [(0, path)], |_, found| {
         let (start, end) = span(value, found);
         if start >= done
             && let Some(text) = with(found)
@@ -115,7 +115,7 @@ fn added(value: &RawValue, parent: &Parent, member: &str, new: &str) -> Vec<Chan
     };
     match parent {
         Parent::Root => add(value),
-        Parent::Below(path) => look(value, [(0, path)], |_, object| add(object)),
+        Parent::Below(path) => lookup(value, [(0, path)], |_, object| add(object)),
     }
     changes
 }

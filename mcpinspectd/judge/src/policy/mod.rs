@@ -12,7 +12,7 @@
 //! - `compile`, `conditions`, `actions`, `mistake`: from rule files to a [`Policy`], with the line of each
 //!   mistake
 //! - `condition`, `text`, `value`: what a rule asks for
-//! - `look`: the values at the paths that rules name, found in the text
+//! - `lookup`: the values at the paths that rules name, found in the text
 //! - [`situation`]: a message in its context
 //! - `pending_requests`: requests waiting for an answer
 //! - `memory`: what rules remember about earlier messages
@@ -33,7 +33,7 @@ pub mod consent;
 mod decide;
 mod edit;
 mod format;
-mod look;
+mod lookup;
 mod memory;
 mod mistake;
 mod names;

@@ -8,7 +8,7 @@ use mcpinspect_core::http;
 use mcpinspect_core::http::{Event, Limits};
 use mcpinspect_core::model::{BootTime, Direction};
 use mcpinspect_core::wire::framing::UNFINISHED_BESIDE;
-use mcpinspect_core::wire::held::{Room, Scratch};
+use mcpinspect_core::wire::held::{BufferUsage, Scratch};
 
 use super::address::{Location, Pair, Side};
 use super::link::Link;
@@ -169,8 +169,8 @@ impl Connection {
     }
 
     /// What unfinished messages and heads occupy.
-    pub fn room(&self) -> Room {
-        self.reader.room()
+    pub fn usage(&self) -> BufferUsage {
+        self.reader.usage()
     }
 
     /// Bytes in memory of the largest unfinished message that is worth a file, or zero.

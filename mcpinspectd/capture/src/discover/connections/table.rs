@@ -6,7 +6,7 @@ use std::time::Duration;
 use mcpinspect_common::{ConnectionReport, End, EndpointKey, LeftAlone, NO_REQUESTS};
 use mcpinspect_core::http::{Event, Left};
 use mcpinspect_core::model::{BlindMechanism, BootTime, Direction};
-use mcpinspect_core::wire::held::{Room, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
+use mcpinspect_core::wire::held::{BufferUsage, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 use super::address::{Pair, Side};
 use super::connection::{Connection, Socket, max_unfinished};
@@ -38,7 +38,7 @@ pub struct Connections {
     max_message: usize,
     /// Bytes that unfinished messages of all connections may take in memory and files, and what they do take.
     max_unfinished: usize,
-    unfinished: Room,
+    unfinished: BufferUsage,
     /// Where large ones of them are moved to.
     scratch: Option<Scratch>,
     exhausted: Option<(u32, u32)>,
@@ -56,7 +56,7 @@ impl Connections {
             next: 0,
             max_message,
             max_unfinished: max_unfinished(max_message),
-            unfinished: Room::default(),
+            unfinished: BufferUsage::default(),
             scratch: settings.scratch.clone().map(Scratch::new),
             exhausted: None,
         }
@@ -285,14 +285,14 @@ impl Connections {
             return;
         };
         let (was_mcp, was_left) = (connection.link.is_mcp, connection.link.left);
-        let before = connection.room();
+        let before = connection.usage();
         let sessions = &mut self.sessions;
         connection.active = now;
         connection.is_checked = false;
         act(connection, &mut |link, event| {
             sessions.event(link, &event, context, now);
         });
-        self.unfinished = self.unfinished - before + connection.room();
+        self.unfinished = self.unfinished - before + connection.usage();
         let (is_mcp, left) = (connection.link.is_mcp, connection.link.left);
         if connection.is_over() || matches!(left, Some(Left::NotHttp | Left::NotMcp)) {
             self.close(number, Some(left.unwrap_or(Left::NotMcp)), context, now);
@@ -330,9 +330,9 @@ impl Connections {
             scratch.found_nothing(self.unfinished.memory);
             return false;
         }
-        let before = largest.room();
+        let before = largest.usage();
         largest.spill_largest(scratch);
-        self.unfinished = self.unfinished - before + largest.room();
+        self.unfinished = self.unfinished - before + largest.usage();
         true
     }
 
@@ -340,16 +340,16 @@ impl Connections {
     fn give_up_largest(&mut self, context: &mut Context<'_>, now: BootTime) -> bool {
         let connections = self.by_number.iter_mut();
         let Some((&number, largest)) =
-            connections.max_by_key(|(number, one)| (one.room().total(), **number))
+            connections.max_by_key(|(number, one)| (one.usage().total(), **number))
         else {
             return false;
         };
         if let Some(socket) = largest.socket() {
             self.exhausted = Some((socket.uid, socket.pid));
         }
-        let before = largest.room();
+        let before = largest.usage();
         let gave_up = largest.abandon_largest();
-        self.unfinished = self.unfinished - before + largest.room();
+        self.unfinished = self.unfinished - before + largest.usage();
         if !gave_up {
             self.close(number, Some(Left::NotMcp), context, now);
         }
@@ -413,7 +413,7 @@ impl Connections {
         let Some(mut connection) = self.by_number.remove(&number) else {
             return;
         };
-        self.unfinished -= connection.room();
+        self.unfinished -= connection.usage();
         if self.by_pair.get(&connection.pair) == Some(&number) {
             self.by_pair.remove(&connection.pair);
         }

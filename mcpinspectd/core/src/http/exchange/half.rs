@@ -5,7 +5,7 @@ use crate::http::head::{Coding, Content};
 use crate::http::limits::Limits;
 use crate::http::sniff;
 use crate::http::sniff::MessageSniffer;
-use crate::wire::held::{Held, Room};
+use crate::wire::held::{BufferUsage, Held};
 
 /// One half of an exchange.
 #[derive(Default)]
@@ -97,8 +97,10 @@ impl Half {
     }
 
     /// What unfinished messages occupy.
-    pub(super) fn room(&self) -> Room {
-        self.body.as_ref().map_or(Room::default(), Body::room)
+    pub(super) fn usage(&self) -> BufferUsage {
+        self.body
+            .as_ref()
+            .map_or(BufferUsage::default(), Body::usage)
     }
 
     /// The current message.

@@ -174,7 +174,7 @@ fn an_endless_event_is_not_kept() {
     events.push(0, b"data: ", &mut |_| {});
     for index in 0..100 {
         events.push(6 + (index << 16), &[b'x'; 1 << 16], &mut |_| {});
-        assert!(events.room().total() <= 1 << 20);
+        assert!(events.usage().total() <= 1 << 20);
     }
     let mut seen = Vec::new();
     events.push(6 + (100 << 16), b"\n\n", &mut collect(&mut seen));

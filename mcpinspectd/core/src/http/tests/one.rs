@@ -340,7 +340,7 @@ fn unfinished_messages_share_one_room() {
         connection.push(ClientToServer, index as u64 * 1000, piece, &mut |event| {
             log.take(&event)
         });
-        assert!(connection.room().total() <= 120 << 10);
+        assert!(connection.usage().total() <= 120 << 10);
     }
     assert!(
         log.lines.iter().any(|line| line.ends_with("too_large")),
@@ -371,11 +371,11 @@ fn messages_in_files_are_the_same_messages() {
                 {
                     connection.spill_largest(scratch);
                 }
-                most = most.max(connection.room().files);
+                most = most.max(connection.usage().files);
             }
         }
         connection.end(ServerToClient, &mut |event| log.take(&event));
-        assert_eq!(connection.room().files, 0);
+        assert_eq!(connection.usage().files, 0);
         (log.lines, most)
     };
     let (in_memory, none) = told(None);
@@ -401,7 +401,7 @@ fn the_window_of_a_compressed_stream_counts() {
     for (direction, bytes) in [post("", LIST), down(answer)] {
         connection.push(direction, 0, &bytes, &mut |event| log.take(&event));
     }
-    assert!(connection.room().total() < 100 << 10, "given up");
+    assert!(connection.usage().total() < 100 << 10, "given up");
     connection.end(ServerToClient, &mut |event| log.take(&event));
     let is_told = log.lines.iter().any(|line| line.ends_with("compressed"));
     assert!(is_told, "{:?}", log.lines);
@@ -415,7 +415,7 @@ fn a_head_in_progress_counts() {
     connection.push(ClientToServer, 0, head.as_bytes(), &mut |event| {
         log.take(&event)
     });
-    assert!(connection.room().total() >= 50_000);
+    assert!(connection.usage().total() >= 50_000);
     assert!(
         !connection.abandon_largest(),
         "there is no message to give up"

@@ -134,7 +134,7 @@ fn an_endless_line_is_not_kept() {
     let mut seen = Vec::new();
     for index in 0..1600_u64 {
         framer.push(index * chunk.len() as u64, &chunk, record(&mut seen));
-        assert!(framer.room().memory <= 2 << 20);
+        assert!(framer.usage().memory <= 2 << 20);
     }
     framer.finish(record(&mut seen));
     assert_eq!(
@@ -167,9 +167,9 @@ fn an_abandoned_line_is_reported_like_one_above_the_maximum() {
 fn memory_of_a_large_line_is_freed() {
     let mut framer = Framer::new(DEFAULT_MAX_FRAME);
     framer.push(0, &vec![b'x'; 8 << 20], |_| {});
-    assert!((8 << 20..=9 << 20).contains(&framer.room().memory));
+    assert!((8 << 20..=9 << 20).contains(&framer.usage().memory));
     framer.push(8 << 20, b"\n{", |_| {});
-    assert!(framer.room().memory <= 16 << 10);
+    assert!(framer.usage().memory <= 16 << 10);
 }
 
 #[test]

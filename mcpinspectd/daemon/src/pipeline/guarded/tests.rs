@@ -213,13 +213,18 @@ fn little_waits() {
     assert!(both.guarded.waiting <= MAX_WAITING);
     assert!(both.take().len() > 10);
     let mut both = Both::new();
-    for _ in 0..2 * MAX_HEARD {
+    for _ in 0..2 * MAX_MESSAGES {
         both.front(TO_CLIENT, "{}");
         both.back(TO_SERVER, "{}");
     }
     let front = both.guarded.guards.values().next().unwrap();
-    assert!(front.waiting <= MAX_HEARD);
-    assert!(front.heard.iter().all(|heard| heard.len() <= MAX_HEARD));
+    assert!(front.waiting <= MAX_MESSAGES);
+    assert!(
+        front
+            .reported_hashes
+            .iter()
+            .all(|heard| heard.len() <= MAX_MESSAGES)
+    );
 }
 
 /// A daemon that starts in the middle of a message does not mistake the rest for one.

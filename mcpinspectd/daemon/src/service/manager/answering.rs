@@ -30,16 +30,16 @@ pub struct Manager {
     /// The last answer to a question about capture, and when it was given.
     status: Arc<Mutex<Option<(Instant, CaptureStatus)>>>,
     /// Who is being answered a question about recorded messages.
-    recalling: Arc<StdMutex<HashSet<u32>>>,
+    querying: Arc<StdMutex<HashSet<u32>>>,
 }
 
 /// A user whose question about recorded messages is being answered.
-struct Recalling {
+struct QueryPermit {
     uid: u32,
     all: Arc<StdMutex<HashSet<u32>>>,
 }
 
-impl Recalling {
+impl QueryPermit {
     /// `None` while another question of this user is.
     fn begin(uid: u32, all: &Arc<StdMutex<HashSet<u32>>>) -> Option<Self> {
         let is_first = all
@@ -51,7 +51,7 @@ impl Recalling {
     }
 }
 
-impl Drop for Recalling {
+impl Drop for QueryPermit {
     fn drop(&mut self) {
         self.all
             .lock()
@@ -67,7 +67,7 @@ impl Manager {
             view,
             control,
             status: Arc::default(),
-            recalling: Arc::default(),
+            querying: Arc::default(),
         }
     }
 
@@ -147,14 +147,14 @@ impl Manager {
         let control = self.control.clone().ok_or_else(|| {
             fdo::Error::NotSupported("this daemon does not answer queries".to_owned())
         })?;
-        let recalling = Recalling::begin(access.uid(), &self.recalling)
+        let querying = QueryPermit::begin(access.uid(), &self.querying)
             .ok_or_else(|| fdo::Error::LimitsExceeded(BUSY.to_owned()))?;
         let viewer = match access {
             Access::All { .. } => Viewer::All,
             Access::Own { uid } => Viewer::User(uid),
         };
         let answer = spawn_blocking(move || {
-            let _recalling = recalling;
+            let _recalling = querying;
             ask(&*control, viewer)
         });
         answer

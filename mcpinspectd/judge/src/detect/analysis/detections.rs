@@ -92,7 +92,7 @@ pub(super) fn add_meaning(
     meaning: Meaning,
     sentence: &ReadSentence,
 ) {
-    let (start, end) = (sentence.place.0 as usize, sentence.place.1 as usize);
+    let (start, end) = (sentence.span.0 as usize, sentence.span.1 as usize);
     let Some((_, piece)) = subject.piece_at(start) else {
         return;
     };

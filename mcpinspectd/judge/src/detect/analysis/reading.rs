@@ -20,7 +20,7 @@ const LETTERS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct ReadSentence {
     /// Where it starts and ends in the folded text.
-    pub(super) place: (u32, u32),
+    pub(super) span: (u32, u32),
     /// Its text as sent.
     pub text: String,
     /// Its tokens.
@@ -76,7 +76,7 @@ pub(super) fn sentences<'a>(
             .take_while(|found| found.start < seen.end)
             .map(|found| rules.rule(found.rule));
         Some(ReadSentence {
-            place: (seen.start, seen.end),
+            span: (seen.start, seen.end),
             text: raw.to_owned(),
             tokens: tokens(raw, names),
             aside: piece.part != Part::Description,

@@ -1,4 +1,4 @@
-//! What is kept of the processes that started programs, each once.
+//! The processes that started programs, each kept once.
 //!
 //! A program is described with its ancestors, and most programs of a user have the same ones. So equal
 //! descriptions are shared. They may be long: a command line has up to 64 KiB, and a user can start many
@@ -12,7 +12,7 @@ use super::info::{ProcessInfo, ProcessSnapshot};
 
 /// The descriptions, by the user who started the program.
 #[derive(Debug)]
-pub struct KeptProcesses {
+pub struct ProcessInterner {
     per_user: usize,
     total: usize,
     users: HashMap<u32, Share>,
@@ -55,7 +55,7 @@ impl Share {
         self.bytes > most
     }
 
-    fn keep(&mut self, process: Arc<ProcessSnapshot>) -> Arc<ProcessSnapshot> {
+    fn intern(&mut self, process: Arc<ProcessSnapshot>) -> Arc<ProcessSnapshot> {
         if let Some(known) = self.known.get(&process) {
             return Arc::clone(known);
         }
@@ -80,7 +80,7 @@ impl Share {
     }
 }
 
-impl KeptProcesses {
+impl ProcessInterner {
     /// Bounds in bytes, for each user and for all of them.
     pub fn new(per_user: usize, total: usize) -> Self {
         Self {
@@ -92,9 +92,9 @@ impl KeptProcesses {
     }
 
     /// Shares what is already known of a process and its ancestors, and counts the rest.
-    pub fn keep(&mut self, user: u32, info: ProcessInfo) -> ProcessInfo {
+    pub fn intern(&mut self, user: u32, info: ProcessInfo) -> ProcessInfo {
         let share = self.users.entry(user).or_default();
-        info.map(|process| share.keep(process))
+        info.map(|process| share.intern(process))
     }
 
     /// The user who has to give something up after `user` got more; `None` while there is room.
@@ -174,54 +174,54 @@ mod tests {
 
     #[test]
     fn what_processes_have_in_common_is_kept_once() {
-        let mut kept = KeptProcesses::new(1 << 20, 1 << 20);
-        let [first, second] = [1, 2].map(|pid| kept.keep(7, process(pid, "x")));
+        let mut interner = ProcessInterner::new(1 << 20, 1 << 20);
+        let [first, second] = [1, 2].map(|pid| interner.intern(7, process(pid, "x")));
         assert!(Arc::ptr_eq(&first.ancestors()[0], &second.ancestors()[0]));
         assert_eq!(first, process(1, "x"));
-        let both = kept.of(7);
-        let again = kept.keep(7, process(1, "x"));
-        assert_eq!((again, kept.of(7)), (first.clone(), both));
-        kept.keep(7, process(1, "another program"));
-        assert!(kept.of(7) > both);
-        kept.drop_unused();
-        assert_eq!(kept.of(7), both);
+        let both = interner.of(7);
+        let again = interner.intern(7, process(1, "x"));
+        assert_eq!((again, interner.of(7)), (first.clone(), both));
+        interner.intern(7, process(1, "another program"));
+        assert!(interner.of(7) > both);
+        interner.drop_unused();
+        assert_eq!(interner.of(7), both);
         drop(first);
-        kept.drop_unused();
-        assert!(kept.of(7) < both, "the parent is still in use");
+        interner.drop_unused();
+        assert!(interner.of(7) < both, "the parent is still in use");
         drop(second);
-        kept.drop_unused();
-        assert!(kept.users.is_empty());
+        interner.drop_unused();
+        assert!(interner.users.is_empty());
     }
 
     #[test]
     fn the_user_who_is_over_a_share_gives_up() {
         let long = "x".repeat(10_000);
-        let mut kept = KeptProcesses::new(25_000, 35_000);
+        let mut interner = ProcessInterner::new(25_000, 35_000);
         let mut used = vec![
-            kept.keep(7, process(1, &long)),
-            kept.keep(8, process(2, &long)),
+            interner.intern(7, process(1, &long)),
+            interner.intern(8, process(2, &long)),
         ];
-        assert_eq!(kept.over(7), None);
+        assert_eq!(interner.over(7), None);
         // What was dropped again makes room by itself.
         for pid in 10..20 {
-            kept.keep(7, process(pid, &long));
+            interner.intern(7, process(pid, &long));
         }
-        assert_eq!(kept.over(7), None);
-        used.push(kept.keep(7, process(3, &long)));
-        assert_eq!(kept.over(7), None, "two fit");
-        used.push(kept.keep(8, process(4, &long)));
-        used.push(kept.keep(7, process(5, &long)));
-        assert_eq!(kept.over(7), Some(7), "its share");
+        assert_eq!(interner.over(7), None);
+        used.push(interner.intern(7, process(3, &long)));
+        assert_eq!(interner.over(7), None, "two fit");
+        used.push(interner.intern(8, process(4, &long)));
+        used.push(interner.intern(7, process(5, &long)));
+        assert_eq!(interner.over(7), Some(7), "its share");
         used.pop();
-        assert_eq!(kept.over(7), Some(7), "not examined again yet");
-        kept.given_up(7);
+        assert_eq!(interner.over(7), Some(7), "not examined again yet");
+        interner.given_up(7);
         assert_eq!(
-            kept.over(7),
+            interner.over(7),
             Some(8),
             "all shares: the last of those with the most"
         );
         used.pop();
-        kept.given_up(8);
-        assert_eq!(kept.over(7), None);
+        interner.given_up(8);
+        assert_eq!(interner.over(7), None);
     }
 }

@@ -21,7 +21,7 @@ struct Walker<'p> {
 type Walkers<'p> = SmallVec<[Walker<'p>; 4]>;
 
 /// Calls `found` with the number of a path and each value that it leads to below `root`, outermost first.
-pub(super) fn look<'a, 'p>(
+pub(super) fn lookup<'a, 'p>(
     root: &'a RawValue,
     paths: impl IntoIterator<Item = (usize, &'p Pattern)>,
     mut found: impl FnMut(usize, &'a RawValue),
