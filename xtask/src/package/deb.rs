@@ -14,7 +14,7 @@ use crate::shell::{self, say};
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 
 /// How packages for people are compressed.
-const COMPRESSION: &[&str] = &["-Zxz", "-z9", "-Sextreme"];
+const COMPRESSION: &[&str] = &["-Zxz", "-z6"];
 
 /// Builds the package of the programs and, if there are any, that of their symbols.
 pub(super) fn build(package: &Package) -> Result<Vec<PathBuf>> {
