@@ -3,7 +3,7 @@
 //! Under systemd the reader is journald. It gets entries by its native protocol: an event's fields
 //! become fields of the entry (`error` is `MCPINSPECT_LOG_ERROR`). Plain `journalctl` shows an entry's
 //! message alone, and the reason of a failure is a field, so the message repeats the fields.
-//! `tracing-journald` ignores entries that it cannot send, so [`ForJournal`] first checks that
+//! `tracing-journald` ignores entries that it cannot send, so `ForJournal` first checks that
 //! journald listens. If it does not, standard error gets the event: systemd keeps that connection for
 //! a journald that restarts. Such lines start with their priority (`<4>…`, see `sd-daemon(3)`).
 //!

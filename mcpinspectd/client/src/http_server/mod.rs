@@ -11,11 +11,11 @@
 //!
 //! - [`endpoint`]: where the server is, and which other URLs are the same server
 //! - [`client`]: one HTTP request, redirects, and why it failed
-//! - [`outgoing`]: what headers repeat of a message
-//! - [`link`]: what a session remembers, and the way of a message there
-//! - [`answer`]: the way back of an answer
-//! - [`legacy`]: the older transport with one stream
-//! - [`events`]: streams of events
+//! - `outgoing`: what headers repeat of a message
+//! - `link`: what a session remembers, and the way of a message there
+//! - `answer`: the way back of an answer
+//! - `legacy`: the older transport with one stream
+//! - `events`: streams of events
 //! - [`failure`]: why there is no answer
 //!
 //! The server is untrusted. Its messages are limited in size, like those of a process; what is not taken has to

@@ -33,7 +33,7 @@
 //! Events of several connections make one session, by `Mcp-Session-Id` and address. The caller that joins them
 //! passes each [`Message`] on as [`Input::Message`](crate::model::Input::Message) with the position that
 //! its session has reached in that direction, and each [`Event::Lost`] as a gap. The engine takes it from
-//! there, as it does a line of standard input. [`source::http`](mcpinspect_tape::http) does so for
+//! there, as it does a line of standard input. `tape::http` does so for
 //! connections whose bytes are in files.
 
 mod agreement;

@@ -73,7 +73,7 @@ pub enum Input<'a> {
     Program {
         /// The session.
         session: Cow<'a, SessionId>,
-        /// The program, as a JSON object; see [`mcpinspect_process::program`].
+        /// The program, as a JSON object; see `process::program`.
         definition: JsonText<'a>,
         /// When it was examined.
         #[serde(with = "exact")]

@@ -9,8 +9,6 @@
 //! - here: what may be asked
 //! - `handle`: from the caller to the pipeline and back
 //! - `containment`: what the policy wants contained, on a separate thread
-//! - [`lessons`]: what people's decisions taught, in the same file
-//! - [`suppression`]: the file of requested suppressions
 
 mod containment;
 mod handle;

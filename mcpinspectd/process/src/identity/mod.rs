@@ -17,7 +17,7 @@
 //! pull. So the guard's own side counts as a separate server, `NAME-guard`, with its own pins.
 //!
 //! Anyone can claim a name, but not a fingerprint: a hostile repository may ship a `.mcp.json` that
-//! calls its server `github`. [`ServerNames`](mcpinspect_judge::registry::ServerNames) decides which server keeps
+//! calls its server `github`. The registry's `ServerNames` decides which server keeps
 //! a name on this machine; across machines, servers are compared by fingerprint.
 
 mod bin_links;
