@@ -213,7 +213,7 @@ fn what_comes_beside_the_answer_is_kept_and_does_not_hide_it() {
     });
     assert_eq!(answered.unwrap(), json!({"right": true}));
     for (at, part) in [
-        "no message",
+        "not a message",
         "70000000 bytes",
         "id 99",
         "id \"3\"",

@@ -89,7 +89,11 @@ fn a_state_that_cannot_be_used_says_why() {
 fn a_directory_without_room_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("json");
-    append(&path, &line(1, 1, &seen("notes", "read", "aa")));
+    // More than the memory holds.
+    for number in 0..1_000 {
+        let tool = format!("tool-{number}");
+        append(&path, &line(1, 1, &seen("notes", &tool, "aa")));
+    }
     let error = read_with(&[&path], None, &small(Path::new("/proc/self"))).unwrap_err();
     assert!(matches!(error, CollectError::Temporary { .. }), "{error}");
     assert!(error.to_string().contains("--temporary"), "{error}");

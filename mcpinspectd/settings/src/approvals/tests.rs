@@ -153,7 +153,7 @@ fn what_is_no_list_is_refused_with_a_reason() {
             "invalid list name",
         ),
         ("aaaa", "zz", "64 hexadecimal digits"),
-        ("\"by\": \"alice\"", "\"by\": \"\"", "nobody"),
+        ("\"by\": \"alice\"", "\"by\": \"\"", "no `by`"),
     ] {
         assert!(text.contains(from), "{from}");
         let error = ApprovalList::parse(&text.replacen(from, to, 1)).unwrap_err();

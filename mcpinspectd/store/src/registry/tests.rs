@@ -218,7 +218,7 @@ fn a_killed_process_loses_nothing_that_was_saved() {
             .args([
                 "--exact",
                 "--nocapture",
-                "store::tests::a_killed_process_loses_nothing_that_was_saved",
+                "registry::tests::a_killed_process_loses_nothing_that_was_saved",
             ])
             .env(CHILD, &path)
             .stdout(Stdio::piped())

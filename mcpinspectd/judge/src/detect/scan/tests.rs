@@ -44,7 +44,7 @@ fn lines_of_every_shape_are_scanned() {
 {"detections":"result.tools[1].description","id":3,"line":3,"max_severity":"critical","score":true,"verdict":"block"}
 {"detections":null,"id":null,"line":4,"max_severity":null,"score":false,"server":"maths","verdict":"none"}
 {"detections":"result.tools[0].description","id":null,"line":5,"max_severity":"critical","score":true,"verdict":"block"}
-{"detections":null,"error":"no JSON: expected ident at line 1 column 2","id":null,"line":7,"max_severity":null,"score":false,"verdict":"none"}"#);
+{"detections":null,"error":"invalid JSON: expected ident at line 1 column 2","id":null,"line":7,"max_severity":null,"score":false,"verdict":"none"}"#);
 }
 
 #[test]

@@ -29,12 +29,12 @@ pub fn draw(frame: &mut Frame<'_>, view: &TextView, palette: Palette, area: Rect
     let mut passed = 0;
     let mut shown = Vec::with_capacity(height);
     for line in lines {
-        let height = wrapped(line, width);
-        if passed + height > first {
+        let rows = wrapped(line, width);
+        if passed + rows > first {
             let parts = wrap(line, width).into_iter();
             shown.extend(parts.skip(first.saturating_sub(passed)).map(Line::from));
         }
-        passed += height;
+        passed += rows;
         if shown.len() >= height {
             break;
         }

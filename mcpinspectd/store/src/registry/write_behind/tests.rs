@@ -407,7 +407,7 @@ fn a_killed_process_has_told_nothing_that_is_not_on_disk() {
             .args([
                 "--exact",
                 "--nocapture",
-                "store::write_behind::tests::a_killed_process_has_told_nothing_that_is_not_on_disk",
+                "registry::write_behind::tests::a_killed_process_has_told_nothing_that_is_not_on_disk",
             ])
             .env(CHILD, &path)
             .stdout(Stdio::piped())
