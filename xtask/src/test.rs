@@ -102,13 +102,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let mut sum = Sum::default();
     for suite in &suites {
-        let left_out = match suite.root {
-            Root::Nothing => options.e2e,
-            Root::Module => false,
-            Root::Everything => options.unit,
-        };
-        if !left_out {
-            run_suite(suite, options, &mut sum)?;
+        for part in parts(suite, options) {
+            run_suite(suite, part, options, &mut sum)?;
         }
     }
     println!("\ntook {} s in total", begun.elapsed().as_secs());
@@ -209,9 +204,59 @@ fn needs_root(kind: &str, target: &str) -> Root {
     }
 }
 
-fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
-    say(&format!("running {}", suite.name));
-    let as_root = suite.root != Root::Nothing && !options.unit;
+/// Which tests of a suite to run, and as whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All, as the user.
+    Whole,
+    /// Those outside the module `as_root`, as the user.
+    WithoutRoot,
+    /// Those in that module, as root.
+    InModule,
+    /// All, as root.
+    AsRoot,
+}
+
+/// The parts of a suite that these options ask for, in the order in which they run.
+fn parts(suite: &Suite, options: &Options) -> &'static [Part] {
+    match (suite.root, options.unit, options.e2e) {
+        (Root::Nothing, _, true) | (Root::Everything, true, _) => &[],
+        (Root::Nothing, _, false) => &[Part::Whole],
+        (Root::Module, true, _) => &[Part::WithoutRoot],
+        (Root::Module, false, _) => &[Part::WithoutRoot, Part::InModule],
+        (Root::Everything, false, _) => &[Part::AsRoot],
+    }
+}
+
+/// The tests in a suite's module `as_root` that the filters choose, by name.
+fn in_module(suite: &Suite, filters: &[String]) -> Result<Vec<String>> {
+    let listed = shell::output(Command::new(&suite.program).args(["--list", "--format=terse"]))?;
+    let names = listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"));
+    let chosen = names.filter(|name| {
+        let wanted = |filter: &String| name.contains(filter.as_str());
+        name.contains("as_root::") && (filters.is_empty() || filters.iter().any(wanted))
+    });
+    Ok(chosen.map(str::to_owned).collect())
+}
+
+fn run_suite(suite: &Suite, part: Part, options: &Options, sum: &mut Sum) -> Result<()> {
+    let as_root = matches!(part, Part::InModule | Part::AsRoot);
+    let mut chosen = options.filters.clone();
+    match part {
+        Part::Whole | Part::AsRoot => {}
+        Part::WithoutRoot => chosen.extend(["--skip".to_owned(), "as_root::".to_owned()]),
+        Part::InModule => {
+            chosen = in_module(suite, &options.filters)?;
+            if chosen.is_empty() {
+                return Ok(());
+            }
+            chosen.push("--exact".to_owned());
+        }
+    }
+    let who = if as_root { " as root" } else { "" };
+    say(&format!("running {}{who}", suite.name));
     let mut command = if as_root {
         let path = shell::path();
         let home = std::env::var_os("HOME").unwrap_or_default();
@@ -230,16 +275,13 @@ fn run_suite(suite: &Suite, options: &Options, sum: &mut Sum) -> Result<()> {
         command.env("PATH", shell::path());
         command
     };
-    if suite.root == Root::Module && !as_root {
-        command.args(["--skip", "as_root::"]);
-    }
     if suite.serial {
         command.arg(format!("--test-threads={}", options.threads));
     }
     let said = shell::target().join("tmp/stderr.log");
     std::fs::create_dir_all(shell::target().join("tmp"))?;
     let mut child = command
-        .args(&options.filters)
+        .args(&chosen)
         .current_dir(&suite.package)
         // Some test libraries find their files through it.
         .env("CARGO_MANIFEST_DIR", &suite.package)
@@ -298,7 +340,9 @@ pub fn count(line: &str, word: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Root, count, needs_root};
+    use std::path::PathBuf;
+
+    use super::{Options, Part, Root, Suite, count, needs_root, parts};
 
     #[test]
     fn results_are_counted() {
@@ -308,6 +352,35 @@ mod tests {
         assert_eq!(count(line, "failed"), 3);
         assert_eq!(count(line, "ignored"), 1);
         assert_eq!(count(line, "skipped"), 0);
+    }
+
+    #[test]
+    fn what_needs_no_root_runs_as_the_user() {
+        let suite = |root| Suite {
+            name: String::new(),
+            package: PathBuf::new(),
+            program: PathBuf::new(),
+            root,
+            serial: false,
+        };
+        let options = |unit, e2e| Options {
+            unit,
+            e2e,
+            threads: 1,
+            filters: Vec::new(),
+        };
+        let mixed = [Part::WithoutRoot, Part::InModule];
+        assert_eq!(parts(&suite(Root::Module), &options(false, false)), mixed);
+        assert_eq!(
+            parts(&suite(Root::Module), &options(true, false)),
+            [Part::WithoutRoot]
+        );
+        assert!(parts(&suite(Root::Everything), &options(true, false)).is_empty());
+        assert!(parts(&suite(Root::Nothing), &options(false, true)).is_empty());
+        assert_eq!(
+            parts(&suite(Root::Nothing), &options(false, false)),
+            [Part::Whole]
+        );
     }
 
     #[test]
