@@ -303,7 +303,7 @@ fn errors_say_what_to_do() {
     2 mcpinspect: the server files has no tool read; known tools: it's; $(x), read_file
     2 mcpinspect: the server files has sent no (server info)
     2 mcpinspect: --hash takes at least 8 hexadecimal digits of a definition's hash
-    2 mcpinspect: no definition of read_file has a hash that starts with 0123456789; known are 5a9e62dda913, ba8881219e2f
+    2 mcpinspect: no definition of read_file has a hash that starts with 0123456789; known hashes: 5a9e62dda913, ba8881219e2f
     ");
 
     let path = machine.registry.with_file_name("other.db");

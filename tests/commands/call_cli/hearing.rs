@@ -50,7 +50,7 @@ fn the_envelope_has_everything_that_was_heard() {
         response["logs"][1]["message"]
             .as_str()
             .unwrap()
-            .contains("no message (not_json): stray")
+            .contains("not a message (not_json): stray")
     );
     assert!(response["durationMs"].as_f64().unwrap() > 0.0);
     let plain = workspace.call("legacy", &["tools/call", "--tool", "show", "--arg", "a=1"]);

@@ -36,7 +36,7 @@ impl fmt::Debug for DefinitionHash {
 
 /// The text is not the 64 hex digits of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected 64 hexadecimal digits")]
+#[error("invalid hash: expected 64 hexadecimal digits")]
 pub struct NotAHash;
 
 impl FromStr for DefinitionHash {
