@@ -461,7 +461,7 @@ fn a_signed_list_approves_on_other_machines_until_it_revokes() -> Result<()> {
         is_policy(name, "refuse")(event)
             && event["reason"]
                 .as_str()
-                .is_some_and(|why| why.contains("older"))
+                .is_some_and(|why| why.contains("lower"))
     })?;
     ensure!(talk.list()?.is_empty());
     // The next session is told that the tool is not what was accepted.
