@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut sum = Sum::default();
     for suite in &suites {
         for part in parts(suite, options) {
-            run_suite(suite, part, options, &mut sum)?;
+            run_suite(suite, *part, options, &mut sum)?;
         }
     }
     println!("\ntook {} s in total", begun.elapsed().as_secs());
