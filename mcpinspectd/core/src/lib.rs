@@ -2,7 +2,7 @@
 //!
 //! This crate knows bytes, frames, HTTP, JSON-RPC and MCP's revisions, and the words that all other
 //! crates share. It must never know where bytes come from, what a message means for security, or who
-//! is told; its manifest names no crate that could do I/O for it.
+//! receives events; its manifest names no crate that could do I/O for it.
 //!
 //! Read [`model::Input`] first: it is what enters. Then [`wire::framing`] and [`mcp`] (bytes to frames to
 //! messages), [`http`] (the same for connections), and [`session`] (which response answers which request).

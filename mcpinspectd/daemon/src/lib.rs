@@ -1,6 +1,6 @@
 //! The daemon: the stages in their order, and what it tells the journal, the bus and files.
 //!
-//! This crate composes all others that watch. It knows the order of the stages, who is told and
+//! This crate composes all others that watch. It knows the order of the stages, who receives events and
 //! how requests from people come back in. It must never know the insides of a stage.
 //!
 //! Read [`pipeline`] first.

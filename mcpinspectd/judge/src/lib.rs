@@ -2,7 +2,7 @@
 //! lets it pass.
 //!
 //! This crate knows messages, pins, detection rules and policies. It must never know where a message came
-//! from, where pins are kept, or who is told: it takes values and returns values, without I/O.
+//! from, where pins are kept, or who receives events: it takes values and returns values, without I/O.
 //!
 //! Read [`registry::Registry`] first, then [`detect::Detector`] and [`policy::Policy`].
 

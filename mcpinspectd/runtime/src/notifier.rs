@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Notifier(Arc<OnceLock<Thread>>);
 
 impl Notifier {
-    /// Sleeps until somebody notifies, at most for `at_most`, perhaps for less. It wakes the first thread that
+    /// Sleeps until it is notified, at most for `at_most`, perhaps for less. It wakes the first thread that
     /// called this, from then on.
     pub fn wait(&self, at_most: Duration) {
         self.0.get_or_init(thread::current);
