@@ -91,9 +91,8 @@ fn returned<A: Access>(
     }
     let tgid = (bpf_get_current_pid_tgid() >> 32) as u32;
     let has_streams = tracked::is_tracked(tgid);
-    if !has_streams {
-        fd_passing::mark_receiver::<A>(operation, &arguments, result as u64, tgid);
-    }
+    // A tracked process too: a survey that began before may be about to take back its older mark.
+    fd_passing::mark_receiver::<A>(operation, &arguments, result as u64, tgid);
     let has_connections = connection::is_marked(tgid);
     if !has_streams && !has_connections {
         return false;

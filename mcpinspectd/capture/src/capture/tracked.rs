@@ -14,6 +14,10 @@ use super::mapped::MappedWords;
 /// Words of a process's slot. The first is the mark.
 const WORDS: u32 = 2;
 
+/// The next mark that the daemon sets. Odd and far below the nanoseconds that the probes use, so that it
+/// is neither 0 nor one of theirs; each is new, so that clearing an older one leaves it alone.
+static NEXT_MARK: AtomicU64 = AtomicU64::new(1);
+
 /// The mapped table.
 pub struct TrackedProcesses(MappedWords);
 
@@ -38,10 +42,8 @@ impl TrackedProcesses {
 
     /// Marks `tgid`.
     pub fn mark(&self, tgid: u32) {
-        // Any value but 0 is a mark; a probe's later mark replaces it.
-        let _ = self
-            .slot(tgid)
-            .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        let mark = NEXT_MARK.fetch_add(2, Ordering::Relaxed);
+        self.slot(tgid).store(mark, Ordering::Release);
     }
 
     /// Clears the mark of `tgid`, if it is still `seen`.
@@ -59,5 +61,28 @@ impl TrackedProcesses {
                 stamp => Some((slot, stamp)),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_that_was_set_after_a_survey_began_survives_it() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(u64::from(TRACKED_SLOTS * WORDS) * 8).unwrap();
+        let tracked = TrackedProcesses::new(&file).unwrap();
+        tracked.mark(7);
+        let marked = tracked.marked();
+        tracked.mark(7);
+        for (slot, stamp) in marked {
+            tracked.clear(slot, stamp);
+        }
+        assert_ne!(tracked.stamp(7), 0);
+        for (slot, stamp) in tracked.marked() {
+            tracked.clear(slot, stamp);
+        }
+        assert_eq!(tracked.marked(), []);
     }
 }

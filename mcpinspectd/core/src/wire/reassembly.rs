@@ -84,11 +84,11 @@ impl Reassembly {
             }
             Content::Bytes(bytes) => {
                 self.emit_bytes(position, bytes, emit);
-                self.advance(GapReason::RingFull, emit);
+                self.advance(emit);
             }
-            Content::Lost { reason, .. } => {
+            Content::Lost { .. } => {
                 self.hold(segment, now);
-                self.advance(*reason, emit);
+                self.advance(emit);
             }
         }
     }
@@ -128,16 +128,16 @@ impl Reassembly {
         }
     }
 
-    /// Emits everything that waits, with gaps in between.
+    /// Emits everything that waits, with gaps in between for `reason`.
     pub fn give_up(&mut self, reason: GapReason, emit: &mut impl FnMut(Segment<'_>)) {
         while let Some((&position, _)) = self.waiting.first_key_value() {
             self.skip_to(position, reason, emit);
-            self.advance(reason, emit);
+            self.advance(emit);
         }
     }
 
-    /// Emits the waiting segments that come next. Those that are lost are so for `reason`.
-    fn advance(&mut self, reason: GapReason, emit: &mut impl FnMut(Segment<'_>)) {
+    /// Emits the waiting segments that come next. Those that are lost keep their own reasons.
+    fn advance(&mut self, emit: &mut impl FnMut(Segment<'_>)) {
         while let Some(entry) = self.waiting.first_entry() {
             if *entry.key() > self.next {
                 return;
@@ -146,7 +146,7 @@ impl Reassembly {
             self.waiting_bytes -= content.memory();
             match content {
                 Content::Bytes(bytes) => self.emit_bytes(position, &bytes, emit),
-                Content::Lost { length, .. } => {
+                Content::Lost { length, reason } => {
                     self.skip_to(position.saturating_add(length), reason, emit);
                 }
             }
@@ -238,6 +238,22 @@ mod tests {
         assert_eq!(out, []);
         stream.push(&bytes(0, b"a"), NOW, &mut collect(&mut out));
         assert_eq!(out, [Some(b'a'), None, None]);
+    }
+
+    #[test]
+    fn a_loss_keeps_its_reason_whatever_overtakes_it() {
+        let (mut stream, mut reasons) = (Reassembly::new(0), Vec::new());
+        let mut emit = |segment: Segment<'_>| {
+            if let Content::Lost { reason, .. } = segment.content {
+                reasons.push(reason);
+            }
+        };
+        stream.push(&bytes(5, b"f"), NOW, &mut emit);
+        stream.push(&lost(1, 2), NOW, &mut emit);
+        // In place of "a" and of "de", nothing comes.
+        stream.settle(BootTime(1) + TIMEOUT, &mut emit);
+        let (full, page) = (GapReason::RingFull, GapReason::PageNotResident);
+        assert_eq!(reasons, [full, page, full]);
     }
 
     #[test]
