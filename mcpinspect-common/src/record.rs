@@ -53,6 +53,8 @@ pub struct RecordFlags;
 impl RecordFlags {
     /// The payload could not be copied (page not resident): `aux` is its length, `len` is 0.
     pub const FAULT: u8 = 1;
+    /// The payload was taken from the stream and not copied to its reader: `aux` is its length, `len` is 0.
+    pub const UNCOPIED: u8 = 2;
 }
 
 /// The header of every record.

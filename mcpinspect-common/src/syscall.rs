@@ -61,6 +61,11 @@ pub enum Operation {
     Map = 24,
     /// Plain text of an unknown TLS connection. Not in user space's table.
     TlsUnpaired = 25,
+    /// `getsockopt(fd, level, name, value, length)`: one option maps received bytes
+    /// (`TCP_ZEROCOPY_RECEIVE`).
+    GetOption = 26,
+    /// An urgent byte (`MSG_OOB`). Not in user space's table.
+    Urgent = 27,
 }
 
 impl Operation {
@@ -92,6 +97,8 @@ impl Operation {
             23 => Self::PerhapsCompat,
             24 => Self::Map,
             25 => Self::TlsUnpaired,
+            26 => Self::GetOption,
+            27 => Self::Urgent,
             _ => Self::None,
         }
     }

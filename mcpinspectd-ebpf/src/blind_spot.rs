@@ -10,11 +10,12 @@ use mcpinspect_common::{End, EndpointKey, Operation, RecordKind};
 
 use crate::{
     arguments::Arguments,
-    descriptor, emit,
-    kernel::{Access, probe},
+    copy, descriptor, emit,
+    kernel::{Access, probe, user},
     ledger,
     maps::BLIND_REPORTED,
     offsets::OFF_FILE_MODE,
+    user_buffers::UserBuffers,
     watch::{watched, watched_connection},
 };
 
@@ -61,6 +62,46 @@ pub fn report_transfer<A: Access>(operation: u8, arguments: &Arguments, moved: u
 fn counted<A: Access>(fd: u32) -> Option<EndpointKey> {
     let file = descriptor::file::<A>(A::current_task(), fd);
     watched(file).or_else(|| watched_connection(file))
+}
+
+/// Reports an urgent byte that was written to `key`. It is not counted: a reader has it only if it asks
+/// for it.
+#[inline(always)]
+pub fn report_urgent(key: EndpointKey) {
+    report_at(Operation::Urgent as u8, key, End::Writer, 0);
+}
+
+/// Accounts for what a `getsockopt` took from its connection without copying it, if it did.
+///
+/// `struct tcp_zerocopy_receive`: bytes that were mapped, and behind them, since 5.11, the bytes that
+/// did not fill a page and were copied.
+#[inline(always)]
+pub fn report_mapped<A: Access>(arguments: &Arguments) {
+    const IPPROTO_TCP: u32 = 6;
+    const TCP_ZEROCOPY_RECEIVE: u32 = 35;
+    const LENGTH: u64 = 8;
+    const COPY_LENGTH: u64 = 32;
+
+    if arguments.second::<A>() as u32 != IPPROTO_TCP
+        || arguments.third::<A>() as u32 != TCP_ZEROCOPY_RECEIVE
+    {
+        return;
+    }
+    let value = arguments.fourth::<A>();
+    let mapped = user::<u32>(value + LENGTH).unwrap_or(0);
+    let size = user::<u32>(arguments.fifth::<A>()).unwrap_or(0);
+    let copied = if u64::from(size) >= COPY_LENGTH + 4 {
+        user::<i32>(value + COPY_LENGTH).unwrap_or(0)
+    } else {
+        0
+    };
+    let taken = u64::from(mapped) + if copied > 0 { copied as u64 } else { 0 };
+    let file = descriptor::file::<A>(A::current_task(), arguments.first::<A>() as u32);
+    if taken > 0
+        && let Some(key) = watched_connection(file)
+    {
+        copy::discarded(key, UserBuffers::single(0), taken);
+    }
 }
 
 #[inline(always)]

@@ -58,6 +58,8 @@ pub struct CopyState {
     first: u64,
     /// 1 if pieces are dropped while user space is behind.
     droppable: u64,
+    /// 1 if the call took the bytes and left its buffers as they were.
+    discarded: u64,
 }
 
 /// The state of the current call.
@@ -68,6 +70,18 @@ static COPY: PerCpuArray<CopyState> = PerCpuArray::with_max_entries(1, 0);
 /// watch asks for.
 #[inline(always)]
 pub fn transferred(key: EndpointKey, end: End, buffers: UserBuffers, total: u64) {
+    run(key, end, buffers, total, false);
+}
+
+/// Accounts for `total` bytes that the running process took from `key` without having them copied, and
+/// tells of them.
+#[inline(always)]
+pub fn discarded(key: EndpointKey, buffers: UserBuffers, total: u64) {
+    run(key, End::Reader, buffers, total, true);
+}
+
+#[inline(always)]
+fn run(key: EndpointKey, end: End, buffers: UserBuffers, total: u64, discarded: bool) {
     let Some(copy) = COPY.get_ptr_mut(0) else {
         return;
     };
@@ -79,6 +93,7 @@ pub fn transferred(key: EndpointKey, end: End, buffers: UserBuffers, total: u64)
         (&raw mut (*copy).shape).write(buffers.shape as u64);
         (&raw mut (*copy).address).write(buffers.address);
         (&raw mut (*copy).count).write(buffers.count);
+        (&raw mut (*copy).discarded).write(u64::from(discarded));
     }
     // SAFETY: `begin` has the signature of a loop callback and uses no context.
     unsafe {
@@ -102,7 +117,7 @@ unsafe extern "C" fn begin(_index: u32, _context: *mut c_void) -> i64 {
         position: 0,
         bytes: 0,
     };
-    if copy.shape == BUFFER {
+    if copy.shape == BUFFER && copy.discarded == 0 {
         ledger::note_first_byte(key, end, copy.address);
     }
     if copy.shape != MESSAGES {
@@ -113,6 +128,10 @@ unsafe extern "C" fn begin(_index: u32, _context: *mut c_void) -> i64 {
         }
     }
     let droppable = end == End::Writer as usize && watch::is_compare_only(key);
+    if copy.discarded != 0 && copy.shape != MESSAGES {
+        discard(copy, extent.position, extent.bytes);
+        return 1;
+    }
     if copy.shape == BUFFER && extent.bytes <= u64::from(PAYLOAD_MAX) {
         if !droppable || !emit::reader_is_behind() {
             let length = extent.bytes as u32;
@@ -160,6 +179,11 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
     // SAFETY: this CPU's slot; no other program uses it meanwhile.
     let copy = unsafe { &mut *copy };
     if copy.remaining > 0 {
+        if copy.discarded != 0 {
+            discard(copy, copy.position, copy.remaining);
+            copy.remaining = 0;
+            return 0;
+        }
         if copy.buffer_left > 0 {
             let length = if copy.buffer_left < u64::from(PAYLOAD_MAX) {
                 copy.buffer_left as u32
@@ -221,6 +245,14 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
     copy.message += MMSG_SIZE;
     copy.messages_left -= 1;
     0
+}
+
+/// Tells of bytes that the call did not copy.
+#[inline(always)]
+fn discard(copy: &CopyState, position: u64, length: u64) {
+    let end = copy.end as u8;
+    emit::uncopied(emit::header(RecordKind::Data, end, copy.key, position), length);
+    ledger::lost(&copy.key, usize::from(end), length);
 }
 
 /// Ships one piece.

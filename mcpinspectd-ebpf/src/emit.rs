@@ -112,6 +112,14 @@ pub fn user_bytes<const N: usize>(header: RecordHeader, address: u64, length: u3
     matches!(shipped, Shipped::Whole)
 }
 
+/// Tells of `length` bytes of a stream that were taken from it without a copy.
+#[inline(always)]
+pub fn uncopied(mut header: RecordHeader, length: u64) {
+    header.flags = RecordFlags::UNCOPIED;
+    header.aux = length;
+    header_only(header);
+}
+
 /// Ships the greeting of a TLS connection that the running process begins, which is `length` bytes (at least 1) at
 /// `address`.
 #[inline(always)]

@@ -149,6 +149,7 @@ wrappers!(
     exit_accept: Accept,
     exit_accept4: Accept,
     exit_mmap: Map,
+    exit_getsockopt: GetOption,
 );
 
 /// Exits of the functions behind calls of another system call table. The probes do not decode these

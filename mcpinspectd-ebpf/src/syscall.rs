@@ -16,12 +16,26 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use mcpinspect_common::{End, Operation, RecordKind};
 
 use crate::{
-    arguments::Arguments, blind_spot, connection, copy, descriptor, emit, fd_passing,
-    kernel::Access, maps::OPERATIONS, offsets::*, supervision, switchover, tls_library, tracked,
-    user_buffers::UserBuffers, watch::watched,
+    arguments::Arguments,
+    blind_spot,
+    carrier::{self, Carrier},
+    connection, copy, descriptor, emit, fd_passing,
+    kernel::Access,
+    maps::OPERATIONS,
+    offsets::*,
+    supervision, switchover, tls_library, tracked,
+    user_buffers::UserBuffers,
+    watch::{watched, watched_connection},
 };
 
+/// Flags of calls on sockets. The kernel leaves the bytes in the socket.
 const MSG_PEEK: u64 = 2;
+/// One byte goes beside the stream.
+const MSG_OOB: u64 = 1;
+/// On TCP, bytes leave the socket and are not copied.
+const MSG_TRUNC: u64 = 0x20;
+/// On TCP, what is read is the socket's error queue: a process's own packets come back.
+const MSG_ERRQUEUE: u64 = 0x2000;
 /// `cs` of 64-bit user code on x86-64.
 const USER_CS: u64 = 0x33;
 /// In a task's status while it makes a 32-bit call, whatever code it is in (`TS_COMPAT`, x86-64).
@@ -140,6 +154,7 @@ fn capture<A: Access>(
     const IO_URING: u8 = Operation::IoUring as u8;
     const AIO: u8 = Operation::Aio as u8;
     const TAKE_DESCRIPTOR: u8 = Operation::TakeDescriptor as u8;
+    const GET_OPTION: u8 = Operation::GetOption as u8;
 
     // Before the code branches by the kind of call: the kernel searches all its types by name, a millisecond each
     // time, whenever its verifier follows a pointer of a task.
@@ -156,6 +171,10 @@ fn capture<A: Access>(
             return false;
         }
         TAKE_DESCRIPTOR => return false,
+        GET_OPTION => {
+            blind_spot::report_mapped::<A>(arguments);
+            return false;
+        }
         _ => {
             blind_spot::report_transfer::<A>(operation, arguments, result);
             return false;
@@ -163,18 +182,32 @@ fn capture<A: Access>(
     };
     let second = arguments.second::<A>();
     let (buffers, flags) = match operation {
-        READ | WRITE | SEND_TO => (UserBuffers::single(second), 0),
-        RECEIVE_FROM => (UserBuffers::single(second), arguments.fourth::<A>()),
+        READ | WRITE => (UserBuffers::single(second), 0),
+        RECEIVE_FROM | SEND_TO => (UserBuffers::single(second), arguments.fourth::<A>()),
         READ_VECTOR | WRITE_VECTOR => (UserBuffers::vector(second, arguments.third::<A>()), 0),
-        SEND_MESSAGE => (UserBuffers::message(second), 0),
-        RECEIVE_MESSAGE => (UserBuffers::message(second), arguments.third::<A>()),
-        SEND_MESSAGES => (UserBuffers::messages(second, result), 0),
+        SEND_MESSAGE | RECEIVE_MESSAGE => (UserBuffers::message(second), arguments.third::<A>()),
         _ => (
             UserBuffers::messages(second, result),
             arguments.fourth::<A>(),
         ),
     };
-    let peeks = flags & MSG_PEEK != 0;
+    let reads = end as u8 == End::Reader as u8;
+    // Only a socket's calls have flags, and only those of TCP these two.
+    let (discards, other_queue) = if reads && flags & (MSG_TRUNC | MSG_ERRQUEUE) != 0 {
+        let internet = matches!(carrier::of_file(file), Carrier::Internet);
+        (
+            internet && flags & MSG_TRUNC != 0,
+            internet && flags & MSG_ERRQUEUE != 0,
+        )
+    } else {
+        (false, false)
+    };
+    let urgent = flags & MSG_OOB != 0;
+    // An urgent byte is alone, where it is one: some kinds of sockets ignore the flag.
+    if other_queue || reads && urgent && result == 1 {
+        return false;
+    }
+    let peeks = reads && flags & MSG_PEEK != 0;
     let stream = if process.has_streams {
         watched(file)
     } else {
@@ -182,6 +215,10 @@ fn capture<A: Access>(
     };
     let key = match stream {
         Some(key) => key,
+        None if process.has_connections && discards => match watched_connection(file) {
+            Some(key) => key,
+            None => return false,
+        },
         None if process.has_connections && !peeks => {
             match connection::watched(file, end, buffers, result) {
                 Some(key) => key,
@@ -191,7 +228,7 @@ fn capture<A: Access>(
         None => return false,
     };
     if result == 0 {
-        if end as u8 == End::Reader as u8 && asked_for_bytes::<A>(operation, arguments) {
+        if reads && asked_for_bytes::<A>(operation, arguments) {
             emit::header_only(emit::header(RecordKind::EndOfStream, end as u8, key, 0));
         }
         return true;
@@ -199,7 +236,22 @@ fn capture<A: Access>(
     if peeks {
         return false;
     }
-    copy::transferred(key, end, buffers, result);
+    if discards {
+        copy::discarded(key, buffers, result);
+        return true;
+    }
+    let mut moved = result;
+    if urgent && !reads {
+        blind_spot::report_urgent(key);
+        // The last byte is the urgent one. Of several messages, the result is their number.
+        if operation != SEND_MESSAGES {
+            moved -= 1;
+        }
+        if moved == 0 {
+            return true;
+        }
+    }
+    copy::transferred(key, end, buffers, moved);
     true
 }
 

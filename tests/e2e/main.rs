@@ -19,6 +19,7 @@ mod http_unix;
 mod identity;
 mod naming;
 mod neighbours;
+mod odd_receivers;
 mod order;
 mod policy;
 mod processes;

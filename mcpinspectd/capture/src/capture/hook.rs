@@ -42,7 +42,7 @@ pub enum Hook {
 }
 
 /// The programs on function exits, and their functions without the architecture's prefix.
-const EXITS: [(&str, &str); 24] = [
+const EXITS: [(&str, &str); 25] = [
     ("exit_read", "read"),
     ("exit_write", "write"),
     ("exit_readv", "readv"),
@@ -67,6 +67,7 @@ const EXITS: [(&str, &str); 24] = [
     ("exit_accept", "accept"),
     ("exit_accept4", "accept4"),
     ("exit_mmap", "mmap"),
+    ("exit_getsockopt", "getsockopt"),
 ];
 /// The programs that notice calls of another system call table, if the architecture has one beside
 /// its own. Kernels may be built without it.

@@ -32,6 +32,7 @@ pub fn table() -> impl Iterator<Item = (u32, Operation)> {
         (libc::SYS_accept, Accept),
         (libc::SYS_accept4, Accept),
         (libc::SYS_mmap, Map),
+        (libc::SYS_getsockopt, GetOption),
     ]
     .into_iter()
     .filter_map(|(number, operation)| Some((u32::try_from(number).ok()?, operation)))

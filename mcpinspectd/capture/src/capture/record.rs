@@ -108,6 +108,8 @@ pub fn decode(data: &[u8]) -> Result<(Origin, KernelRecord<'_>), DecodeError> {
             end,
             segment: if flags & RecordFlags::FAULT != 0 {
                 Segment::lost(position, aux, GapReason::PageNotResident)
+            } else if flags & RecordFlags::UNCOPIED != 0 {
+                Segment::lost(position, aux, GapReason::NotCopied)
             } else {
                 Segment::new(position, payload)
             },
@@ -218,9 +220,11 @@ fn mechanism(operation: u64) -> Option<BlindMechanism> {
         Operation::Supervised => BlindMechanism::Supervised,
         Operation::ConnectionBudget => BlindMechanism::ConnectionBudget,
         Operation::TlsUnpaired => BlindMechanism::TlsUnpaired,
+        Operation::Urgent => BlindMechanism::Urgent,
         Operation::None
         | Operation::PerhapsCompat
         | Operation::Map
+        | Operation::GetOption
         | Operation::Socket
         | Operation::Accept
         | Operation::Read

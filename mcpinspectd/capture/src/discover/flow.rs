@@ -27,6 +27,8 @@ pub struct Flow {
     arrivals: Arrivals,
     /// Compares both ends while the reader's is the source.
     comparison: Option<Box<EndComparison>>,
+    /// Whether the ends may differ without anybody's fault.
+    is_incomparable: bool,
     /// Whether the reader has seen the end of the stream.
     ended: bool,
     /// The counts when last checked.
@@ -65,6 +67,7 @@ impl Flow {
             fallback,
             arrivals: Arrivals::default(),
             comparison: None,
+            is_incomparable: false,
             ended: false,
             last_count: Counted::default(),
             still_since: BootTime::default(),
@@ -159,6 +162,9 @@ impl Flow {
 
     /// Starts comparing both ends, which count from `start`.
     pub fn compare(&mut self, start: Start) {
+        if self.is_incomparable {
+            return;
+        }
         let authority = match self.direction {
             Direction::ClientToServer => End::Writer,
             Direction::ServerToClient => End::Reader,
@@ -255,6 +261,13 @@ impl Flow {
         });
         self.compare_ends(now, emit, |ends, emit| ends.skip_all(now, emit));
         self.drop_fallback();
+    }
+
+    /// Stops comparing for good. What waits to be compared comes out.
+    pub fn stop_comparing(&mut self, now: BootTime, emit: &mut Emit<'_>) {
+        self.finish_comparison(now, emit);
+        self.comparison = None;
+        self.is_incomparable = true;
     }
 
     /// Frees what was kept in case the reader never shows up, now that it has.

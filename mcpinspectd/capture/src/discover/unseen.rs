@@ -31,6 +31,9 @@ pub fn moved(
     let Some(key) = step.traffic.streams.peers().stream_at(endpoint, end) else {
         return;
     };
+    if mechanism == BlindMechanism::Urgent {
+        return beside_the_stream(step, key, origin);
+    }
     if end == End::Reader {
         use_writer(step, key, origin.time);
     }
@@ -42,6 +45,20 @@ pub fn moved(
     let covered = flow.source() != end && flow.position() >= written;
     let session = flow.session();
     blind_spots::report(step, session, mechanism, origin, covered);
+}
+
+/// An urgent byte was written. Whether it is among those that are read, and where, depends on options of its
+/// reader: from here on the two ends may differ, and nobody is to blame.
+fn beside_the_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
+    step.traffic
+        .pass_on(&mut step.output, key, origin.time, |flow, emit| {
+            flow.stop_comparing(origin.time, emit);
+        });
+    let Some(session) = step.traffic.streams.flow(key).map(|flow| flow.session()) else {
+        return;
+    };
+    step.ship(key);
+    blind_spots::report(step, session, BlindMechanism::Urgent, origin, false);
 }
 
 /// Checks bytes that were written but not seen being read. If they no longer wait in the stream, a

@@ -54,6 +54,8 @@ words! {
         RingFull = "ring_full",
         /// The memory that held them was not resident, so the probes could not read it.
         PageNotResident = "page_not_resident",
+        /// Their reader took them from the stream without a copy that the probes could see.
+        NotCopied = "not_copied",
         /// They belong to a message above the maximum size.
         FrameTooLarge = "frame_too_large",
         /// They were written, and the session ended before anyone read them.
@@ -114,6 +116,8 @@ words! {
         Compat = "32bit_syscall",
         /// A seccomp filter lets another process answer its calls, which then do not happen.
         Supervised = "seccomp_notify",
+        /// `MSG_OOB`: one byte goes beside the others, and its reader decides whether it belongs to them.
+        Urgent = "msg_oob",
         /// Unknown: they left the stream, and no call was seen that took them.
         UnseenReader = "unseen_reader",
         /// The stream's reader wrote to it: its client did not say that.
@@ -173,6 +177,7 @@ mod tests {
             &[
                 "ring_full",
                 "page_not_resident",
+                "not_copied",
                 "frame_too_large",
                 "never_read",
                 "monitoring_paused",
@@ -209,6 +214,7 @@ mod tests {
                 "pidfd_getfd",
                 "32bit_syscall",
                 "seccomp_notify",
+                "msg_oob",
                 "unseen_reader",
                 "written_by_reader",
                 "judged_not_mcp",

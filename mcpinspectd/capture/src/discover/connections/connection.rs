@@ -6,7 +6,7 @@ use mcpinspect_common::{
 };
 use mcpinspect_core::http;
 use mcpinspect_core::http::{Event, Limits};
-use mcpinspect_core::model::{BootTime, Direction};
+use mcpinspect_core::model::{BootTime, Direction, GapReason};
 use mcpinspect_core::wire::framing::UNFINISHED_BESIDE;
 use mcpinspect_core::wire::held::{BufferUsage, Scratch};
 
@@ -211,17 +211,22 @@ impl Connection {
         let position = position.max(next);
         self.next[at] = position + bytes.len() as u64;
         let link = &mut self.link;
+        if position > next {
+            link.missing = GapReason::PositionJump;
+        }
         self.reader
             .push(direction, position - base, bytes, &mut |event| {
                 emit(link, event);
             });
     }
 
-    /// Notes that a direction's bytes up to a position did not arrive. Returns whether there were any.
+    /// Notes that a direction's bytes up to a position did not arrive, for `reason`. Returns whether there
+    /// were any.
     pub fn lose(
         &mut self,
         direction: Direction,
         to: u64,
+        reason: GapReason,
         emit: &mut dyn FnMut(&mut Link, Event<'_>),
     ) -> bool {
         let next = &mut self.next[index(direction)];
@@ -231,6 +236,7 @@ impl Connection {
         }
         *next = to;
         let link = &mut self.link;
+        link.missing = reason;
         self.reader
             .gap(direction, Some(missing), &mut |event| emit(link, event));
         true

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcpinspect_core::http::{Exchange, Left, Method, Target, TargetKey};
+use mcpinspect_core::model::GapReason;
 
 use super::address::{Location, Pair, Side};
 use super::session::{Caller, Number};
@@ -21,6 +22,8 @@ pub struct Link {
     pub is_tls: bool,
     /// Whether there was MCP in it.
     pub is_mcp: bool,
+    /// Why bytes of it are missing, if some are.
+    pub missing: GapReason,
     /// Why nothing more will come of it.
     pub left: Option<Left>,
     pub(super) exchanges: BTreeMap<Exchange, Joined>,
@@ -51,6 +54,7 @@ impl Link {
             owner: 0,
             is_tls: false,
             is_mcp: false,
+            missing: GapReason::PositionJump,
             left: None,
             exchanges: BTreeMap::new(),
             sessions: BTreeSet::new(),

@@ -142,7 +142,8 @@ impl Sessions {
                 let bytes = seen.saturating_add(missing.unwrap_or(0)).max(1);
                 let reason = match loss {
                     Loss::TooLarge | Loss::Compressed => GapReason::FrameTooLarge,
-                    Loss::Gap | Loss::Unfinished => GapReason::PositionJump,
+                    Loss::Gap => link.missing,
+                    Loss::Unfinished => GapReason::PositionJump,
                 };
                 let lost = Content::Lost {
                     length: bytes,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcpinspect_common::{ConnectionReport, End, EndpointKey, LeftAlone, NO_REQUESTS};
 use mcpinspect_core::http::{Event, Left};
-use mcpinspect_core::model::{BlindMechanism, BootTime, Direction};
+use mcpinspect_core::model::{BlindMechanism, BootTime, Content, Direction, GapReason};
 use mcpinspect_core::wire::held::{BufferUsage, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 use super::address::{Pair, Side};
@@ -150,10 +150,13 @@ impl Connections {
         let Some((number, direction)) = self.locate(captured.key, captured.end) else {
             return;
         };
-        let Some(bytes) = segment.as_bytes() else {
-            return self.read(number, now, context, |connection, emit| {
-                connection.lose(direction, segment.end(), emit);
-            });
+        let bytes = match &segment.content {
+            Content::Bytes(bytes) => bytes,
+            Content::Lost { reason, .. } => {
+                return self.read(number, now, context, |connection, emit| {
+                    connection.lose(direction, segment.end(), *reason, emit);
+                });
+            }
         };
         self.read(number, now, context, |connection, emit| {
             connection.push(direction, segment.position, bytes, emit);
@@ -390,7 +393,7 @@ impl Connections {
         for direction in DIRECTIONS {
             let counted = counters.position[socket.end(direction) as usize];
             self.read(number, active, context, |connection, emit| {
-                is_missing |= connection.lose(direction, counted, emit);
+                is_missing |= connection.lose(direction, counted, GapReason::PositionJump, emit);
             });
         }
         if let Some(connection) = self.by_number.get_mut(&number) {

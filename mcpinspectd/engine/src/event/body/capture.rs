@@ -26,6 +26,7 @@ impl Describe for CaptureGap {
             GapReason::MonitoringPaused => Severity::Low,
             GapReason::RingFull
             | GapReason::PageNotResident
+            | GapReason::NotCopied
             | GapReason::FrameTooLarge
             | GapReason::NeverRead
             | GapReason::PositionJump
