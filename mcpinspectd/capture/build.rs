@@ -10,6 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::build::elf::{Builder, SectionData};
+use object::elf::SHT_STRTAB;
+
 const LINKER: &str = "bpf-linker";
 
 /// Set to `off`, the crate is built as on a machine that has no tool chain for the probes.
@@ -35,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let object = out.join("probes.o");
     match build(&root, &out) {
         Ok(built) => {
-            fs::copy(built, &object)?;
+            fs::write(&object, without_debug_info(&fs::read(built)?)?)?;
             println!("cargo::rustc-env=MCPINSPECT_PROBES_MISSING=");
         }
         Err(reason) => {
@@ -120,6 +123,29 @@ fn build(root: &Path, out: &Path) -> Result<PathBuf, String> {
         return Err("the probes do not compile (see above)".into());
     }
     Ok(folder.join(target).join("release/mcpinspectd-ebpf"))
+}
+
+/// The object file without the debug information that its BTF was made from: four fifths of it.
+fn without_debug_info(object: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut file = Builder::read(object)?;
+    for section in file.sections.iter_mut() {
+        let name = section.name.to_string();
+        section.delete = [".debug_", ".rel.debug_"]
+            .iter()
+            .any(|of_debugger| name.starts_with(of_debugger));
+        if name == ".strtab" {
+            // The linker keeps the names of symbols and those of sections together.
+            section.data = SectionData::String;
+        }
+    }
+    let names = file.sections.add();
+    names.name = ".shstrtab".into();
+    names.sh_type = SHT_STRTAB;
+    names.data = SectionData::SectionString;
+    file.delete_orphans();
+    let mut small = Vec::new();
+    file.write(&mut small)?;
+    Ok(small)
 }
 
 /// Flags that keep the places of the sources out of the probes' debug information: two builds of the

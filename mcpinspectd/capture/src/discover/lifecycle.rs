@@ -162,14 +162,18 @@ fn finish_stream(
     {
         counts.written = counts.read;
     }
+    let mut reason_missing = GapReason::RingFull;
     if counts.read == 0 && counts.written > 0 {
-        // No process was seen reading it, and none will be.
+        // No process was seen reading it, and none will be. What was not copied of it is lost for that reason.
         delivery::use_writer(step, key, now);
+        if !streams_go_on(reason) {
+            reason_missing = GapReason::NeverRead;
+        }
     }
     step.traffic
         .pass_on(&mut step.output, key, now, |flow, emit| {
             let end = counts.at(flow.source());
-            flow.finish(end, GapReason::RingFull, now, emit);
+            flow.finish(end, reason_missing, now, emit);
         });
     if !streams_go_on(reason) {
         step.traffic
