@@ -251,7 +251,10 @@ unsafe extern "C" fn step(_index: u32, _context: *mut c_void) -> i64 {
 #[inline(always)]
 fn discard(copy: &CopyState, position: u64, length: u64) {
     let end = copy.end as u8;
-    emit::uncopied(emit::header(RecordKind::Data, end, copy.key, position), length);
+    emit::uncopied(
+        emit::header(RecordKind::Data, end, copy.key, position),
+        length,
+    );
     ledger::lost(&copy.key, usize::from(end), length);
 }
 

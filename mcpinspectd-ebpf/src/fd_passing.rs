@@ -4,9 +4,9 @@
 //! example, and in any of the messages that `recvmmsg` received.
 //!
 //! Cost to other processes: `recvmsg` and `recvmmsg` read the message's control header (16 bytes) from
-//! user memory, and its contents (16 bytes) if there are any. If more contents follow, each costs another read. A `recvmmsg` that received several messages
-//! goes from the descriptor to the socket (about ten reads), and only on a Unix socket examines
-//! all of them. `pidfd_getfd` sets one word. All other calls: two comparisons.
+//! user memory, and its contents (16 bytes) if there are any. If more contents follow, each costs
+//! another read. A `recvmmsg` that received several messages goes from the descriptor to the socket
+//! (about ten reads), and only on a Unix socket examines all of them. `pidfd_getfd` sets one word. All other calls: two comparisons.
 //!
 //! Minimum kernel version: 5.17 (`bpf_loop`).
 

@@ -5,7 +5,6 @@ odd_receiver.py PORT HOW:
     truncating    has the kernel throw an answer away, and shows a forged one to whoever reads its buffer
     mapping       receives an answer by TCP_ZEROCOPY_RECEIVE
     error-queue   reads its own packets back, with the times at which they were sent
-    out-of-band   asks for urgent bytes, between and in place of its reads
 
 Every answer is read whole before the next request is sent. Prints the number of calls whose answers it has
 read by ordinary calls.
@@ -106,14 +105,6 @@ def error_queue() -> None:
     receive()
 
 
-def out_of_band() -> None:
-    try:
-        wire.recv(1, socket.MSG_OOB)
-    except OSError:
-        pass
-    receive()
-
-
 send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {},
     "clientInfo": {"name": "odd-receiver", "version": "1"}}})
@@ -125,7 +116,7 @@ receive()
 if how == "error-queue":
     # Software times of sent packets.
     wire.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 2 | 16)
-ways = {"truncating": truncating, "mapping": mapping, "error-queue": error_queue, "out-of-band": out_of_band}
+ways = {"truncating": truncating, "mapping": mapping, "error-queue": error_queue}
 call(1)
 ways[how]()
 if how == "error-queue":

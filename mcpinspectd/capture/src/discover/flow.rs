@@ -263,7 +263,7 @@ impl Flow {
         self.drop_fallback();
     }
 
-    /// Stops comparing for good. What waits to be compared comes out.
+    /// Stops comparing, permanently. What waits to be compared is released.
     pub fn stop_comparing(&mut self, now: BootTime, emit: &mut Emit<'_>) {
         self.finish_comparison(now, emit);
         self.comparison = None;

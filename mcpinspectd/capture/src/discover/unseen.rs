@@ -48,7 +48,7 @@ pub fn moved(
 }
 
 /// An urgent byte was written. Whether it is among those that are read, and where, depends on options of its
-/// reader: from here on the two ends may differ, and nobody is to blame.
+/// reader: from here on the two ends may legitimately differ.
 fn beside_the_stream(step: &mut Step<'_>, key: EndpointKey, origin: Origin) {
     step.traffic
         .pass_on(&mut step.output, key, origin.time, |flow, emit| {
