@@ -180,7 +180,17 @@ fn a_hundred_sessions_at_once() -> Result<()> {
         let mut messages = session.messages();
         messages.any(|message| message.server_pid == Some(server.pid()))
     });
-    ensure!(reported.count() == SESSIONS, "not as many sessions");
+    let reported: Vec<&Reported<'_>> = reported.collect();
+    ensure!(
+        reported.len() == SESSIONS,
+        "{} sessions are reported, of {SESSIONS}; messages: {:?}; losses: {:?}",
+        reported.len(),
+        reported
+            .iter()
+            .map(|session| session.messages().count())
+            .collect::<Vec<_>>(),
+        capture.gaps
+    );
     verdict(
         SESSIONS,
         exchanged

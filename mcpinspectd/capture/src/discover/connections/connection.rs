@@ -1,5 +1,7 @@
 //! One connection: its sockets on this machine, and the reader of what it carries.
 
+use std::time::Duration;
+
 use mcpinspect_common::{
     CONNECTION_BUDGET, ConnectionReport, End, EndpointCounters, EndpointKey, EndpointWatch,
     SHIP_REGARDLESS,
@@ -13,10 +15,13 @@ use mcpinspect_core::wire::held::{BufferUsage, Scratch};
 use super::address::{Location, Pair, Side};
 use super::link::Link;
 use super::session::index;
-use crate::discover::environment::SoughtSocket;
+use crate::discover::environment::{Environment, SoughtSocket};
 
 /// Exchanges other than MCP, from the first one on, after which a connection is left alone.
 const OTHERS: u32 = 8;
+
+/// Time for which the counts of a connection must be unchanged before bytes are missed.
+pub const STILL: Duration = Duration::from_secs(1);
 
 /// Bytes that unfinished messages may take in memory and files, given the largest one: see [`UNFINISHED_BESIDE`].
 pub fn max_unfinished(max_message: usize) -> usize {
@@ -77,6 +82,9 @@ pub struct Connection {
     pub active: BootTime,
     /// Whether a check for missing bytes was made since the last record.
     pub is_checked: bool,
+    /// By [`Direction`]: what was counted when last looked at, and since when that is unchanged.
+    last_count: [u64; 2],
+    still_since: BootTime,
     /// Whether the process at its other end was requested.
     pub is_sought: bool,
 }
@@ -119,6 +127,8 @@ impl Connection {
             since: now,
             active: now,
             is_checked: false,
+            last_count: base,
+            still_since: now,
             is_sought: false,
         };
         connection.link.parties[side.index()] = Some(socket.pid);
@@ -166,6 +176,31 @@ impl Connection {
     /// The socket whose bytes count.
     pub fn socket(&self) -> Option<&Socket> {
         self.sockets[self.source.index()].as_ref()
+    }
+
+    /// By [`Direction`]: what was counted at the socket whose bytes count.
+    pub fn counted(&self, machine: &dyn Environment) -> Option<[u64; 2]> {
+        let socket = self.socket()?;
+        let counters = machine.counters(socket.key)?;
+        let mut counted = [0; 2];
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            counted[index(direction)] = counters.position[socket.end(direction) as usize];
+        }
+        Some(counted)
+    }
+
+    /// Notes what was counted. Returns whether all of it is known, or has been unchanged for so long that what is
+    /// missing will not come: a call is counted before its record arrives.
+    pub fn is_settled(&mut self, counted: [u64; 2], now: BootTime) -> bool {
+        if self.last_count != counted {
+            self.last_count = counted;
+            self.still_since = now;
+        }
+        let is_known = counted
+            .iter()
+            .zip(&self.next)
+            .all(|(counted, next)| counted <= next);
+        is_known || now.since(self.still_since) > STILL
     }
 
     /// What unfinished messages and heads occupy.

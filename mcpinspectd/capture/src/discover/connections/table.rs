@@ -9,16 +9,15 @@ use mcpinspect_core::model::{BlindMechanism, BootTime, Content, Direction, GapRe
 use mcpinspect_core::wire::held::{BufferUsage, Scratch, UNFINISHED_IN_MEMORY, UNFINISHED_SMALL};
 
 use super::address::{Pair, Side};
-use super::connection::{Connection, Socket, max_unfinished};
+use super::connection::{Connection, STILL, Socket, max_unfinished};
 use super::context::Context;
 use super::link::Link;
+use super::session::index;
 use super::sessions::Sessions;
 use crate::capture::Origin;
 use crate::discover::Settings;
 use crate::discover::captured::Captured;
 
-/// Time that a connection must have been quiet before its counts are checked.
-const STILL: Duration = Duration::from_secs(1);
 /// Time after which a connection that shows nothing is left alone.
 const UNDECIDED: Duration = Duration::from_secs(60);
 /// Time that the other end of a connection on this machine may take to show itself.
@@ -207,7 +206,9 @@ impl Connections {
             .map(|(number, _)| *number)
             .collect();
         for number in still {
-            self.check(number, now, context);
+            if self.is_settled(number, now, context) {
+                self.check(number, now, context);
+            }
         }
         self.seek_owners(now, context);
         if is_sweep {
@@ -262,6 +263,10 @@ impl Connections {
             }
         }
         for (number, is_there) in gone {
+            if !self.is_settled(number, now, context) {
+                // Its last bytes are on their way: the next survey comes soon enough.
+                continue;
+            }
             self.check(number, now, context);
             let left = is_there.then_some(Left::NotMcp);
             self.close(number, left, context, now);
@@ -376,22 +381,33 @@ impl Connections {
         }
     }
 
-    /// Checks that everything counted at a connection has arrived.
+    /// Whether what was counted at a connection has arrived, or will not.
+    fn is_settled(
+        &mut self,
+        number: ConnectionNumber,
+        now: BootTime,
+        context: &Context<'_>,
+    ) -> bool {
+        let Some(connection) = self.by_number.get_mut(&number) else {
+            return true;
+        };
+        let counted = connection.counted(&*context.machine);
+        counted.is_none_or(|counted| connection.is_settled(counted, now))
+    }
+
+    /// Gives up what was counted at a connection and has not arrived.
     fn check(&mut self, number: ConnectionNumber, now: BootTime, context: &mut Context<'_>) {
         let Some(connection) = self.by_number.get_mut(&number) else {
             return;
         };
         connection.is_checked = true;
-        let Some(socket) = connection.socket().copied() else {
-            return;
-        };
-        let Some(counters) = context.machine.counters(socket.key) else {
+        let Some(counted) = connection.counted(&*context.machine) else {
             return;
         };
         let (active, is_mcp) = (connection.active, connection.link.is_mcp);
         let mut is_missing = false;
         for direction in DIRECTIONS {
-            let counted = counters.position[socket.end(direction) as usize];
+            let counted = counted[index(direction)];
             self.read(number, active, context, |connection, emit| {
                 is_missing |= connection.lose(direction, counted, GapReason::PositionJump, emit);
             });

@@ -4,7 +4,7 @@ use mcpinspect_common::{
     ConnectionReport, End, EndpointKey, EndpointKind, NO_REQUESTS, PLACE_WORDS, TlsNews,
     UNIX_ADDRESS,
 };
-use mcpinspect_core::model::{BlindMechanism, Direction, ServerEndpoint};
+use mcpinspect_core::model::{BlindMechanism, Direction, Segment, ServerEndpoint};
 use mcpinspect_process::fds::Access;
 
 use super::fixture::{Fixture, USER};
@@ -418,6 +418,7 @@ fn bytes_that_do_not_come_are_told() {
     // The kernel counts the answer, but it is lost.
     fixture.count(CLIENT, key, End::Reader, ok(ID, ANSWER).len());
     fixture.wait(2 * SECOND);
+    fixture.wait(2 * SECOND);
     let gap = fixture
         .collected
         .lines
@@ -426,6 +427,42 @@ fn bytes_that_do_not_come_are_told() {
     assert!(
         gap.is_some_and(|gap| gap.contains("server_to_client")),
         "{gap:?}"
+    );
+}
+
+#[test]
+fn bytes_that_were_counted_a_moment_ago_are_on_their_way() {
+    // Parties that were quiet for longer, as on a busy machine: with the first bytes, with a later call, and with
+    // the last one of a connection that is gone.
+    let mut fixture = Fixture::new();
+    let key = socket(1);
+    connect(&mut fixture, key, 5000, true);
+    let mut arrives_late = |end, bytes: &str| {
+        fixture.wait(2 * SECOND);
+        let position = fixture.count(CLIENT, key, end, bytes.len());
+        for _ in 0..20 {
+            fixture.wait(SECOND / 25);
+        }
+        let segment = Segment::new(position, bytes.as_bytes());
+        fixture.record(CLIENT, KernelRecord::Segment { key, end, segment });
+    };
+    arrives_late(End::Writer, &post("", INITIALIZE));
+    arrives_late(End::Reader, &ok(ID, ANSWER));
+    arrives_late(End::Writer, &post(ID, LIST));
+    let last = ok(ID, ANSWER);
+    let position = fixture.count(CLIENT, key, End::Reader, last.len());
+    fixture.world.borrow_mut().holders.clear();
+    fixture.wait(9 * SECOND);
+    let segment = Segment::new(position, last.as_bytes());
+    let end = End::Reader;
+    fixture.record(CLIENT, KernelRecord::Segment { key, end, segment });
+    let [sent, received] = told(&fixture);
+    assert_eq!(sent, format!("{INITIALIZE}{LIST}"));
+    assert_eq!(received, format!("{ANSWER}{ANSWER}"));
+    let lines = &fixture.collected.lines;
+    assert!(
+        !lines.iter().any(|line| line.starts_with("gap")),
+        "{lines:?}"
     );
 }
 
