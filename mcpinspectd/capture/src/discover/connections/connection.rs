@@ -20,7 +20,7 @@ use crate::discover::environment::{Environment, SoughtSocket};
 /// Exchanges other than MCP, from the first one on, after which a connection is left alone.
 const OTHERS: u32 = 8;
 
-/// Time for which the counts of a connection must be unchanged before bytes are missed.
+/// Time that bytes may take from their count to their arrival.
 pub const STILL: Duration = Duration::from_secs(1);
 
 /// Bytes that unfinished messages may take in memory and files, given the largest one: see [`UNFINISHED_BESIDE`].
@@ -82,9 +82,9 @@ pub struct Connection {
     pub active: BootTime,
     /// Whether a check for missing bytes was made since the last record.
     pub is_checked: bool,
-    /// By [`Direction`]: what was counted when last looked at, and since when that is unchanged.
-    last_count: [u64; 2],
-    still_since: BootTime,
+    /// By [`Direction`]: what was counted when bytes had not arrived, and when that was.
+    awaited: [u64; 2],
+    awaited_since: BootTime,
     /// Whether the process at its other end was requested.
     pub is_sought: bool,
 }
@@ -127,8 +127,8 @@ impl Connection {
             since: now,
             active: now,
             is_checked: false,
-            last_count: base,
-            still_since: now,
+            awaited: base,
+            awaited_since: now,
             is_sought: false,
         };
         connection.link.parties[side.index()] = Some(socket.pid);
@@ -189,18 +189,20 @@ impl Connection {
         Some(counted)
     }
 
-    /// Notes what was counted. Returns whether all of it is known, or has been unchanged for so long that what is
-    /// missing will not come: a call is counted before its record arrives.
-    pub fn is_settled(&mut self, counted: [u64; 2], now: BootTime) -> bool {
-        if self.last_count != counted {
-            self.last_count = counted;
-            self.still_since = now;
+    /// By [`Direction`]: up to where all bytes have arrived or will not, given what is counted now. `None` while some
+    /// may be on their way: a call is counted before its record arrives.
+    pub fn settled(&mut self, counted: [u64; 2], now: BootTime) -> Option<[u64; 2]> {
+        let next = self.next;
+        let has_arrived =
+            |counts: [u64; 2]| counts.iter().zip(&next).all(|(count, next)| count <= next);
+        if has_arrived(counted) {
+            return Some(counted);
         }
-        let is_known = counted
-            .iter()
-            .zip(&self.next)
-            .all(|(counted, next)| counted <= next);
-        is_known || now.since(self.still_since) > STILL
+        if has_arrived(self.awaited) {
+            (self.awaited, self.awaited_since) = (counted, now);
+            return None;
+        }
+        (now.since(self.awaited_since) > STILL).then_some(self.awaited)
     }
 
     /// What unfinished messages and heads occupy.

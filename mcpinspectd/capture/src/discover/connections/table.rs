@@ -206,8 +206,8 @@ impl Connections {
             .map(|(number, _)| *number)
             .collect();
         for number in still {
-            if self.is_settled(number, now, context) {
-                self.check(number, now, context);
+            if let Some(settled) = self.settled(number, now, context) {
+                self.check(number, settled, now, context);
             }
         }
         self.seek_owners(now, context);
@@ -240,7 +240,7 @@ impl Connections {
     pub fn finish(&mut self, context: &mut Context<'_>, now: BootTime) {
         let all: Vec<ConnectionNumber> = self.by_number.keys().copied().collect();
         for number in all {
-            self.check(number, now, context);
+            self.check_all(number, now, context);
         }
         self.sessions.finish(context, now);
     }
@@ -263,11 +263,11 @@ impl Connections {
             }
         }
         for (number, is_there) in gone {
-            if !self.is_settled(number, now, context) {
+            if !is_there && self.settled(number, now, context).is_none() {
                 // Its last bytes are on their way: the next survey comes soon enough.
                 continue;
             }
-            self.check(number, now, context);
+            self.check_all(number, now, context);
             let left = is_there.then_some(Left::NotMcp);
             self.close(number, left, context, now);
         }
@@ -381,29 +381,40 @@ impl Connections {
         }
     }
 
-    /// Whether what was counted at a connection has arrived, or will not.
-    fn is_settled(
+    /// See [`Connection::settled`]. Where nothing is counted any more, nothing is awaited.
+    fn settled(
         &mut self,
         number: ConnectionNumber,
         now: BootTime,
         context: &Context<'_>,
-    ) -> bool {
-        let Some(connection) = self.by_number.get_mut(&number) else {
-            return true;
-        };
-        let counted = connection.counted(&*context.machine);
-        counted.is_none_or(|counted| connection.is_settled(counted, now))
+    ) -> Option<[u64; 2]> {
+        let connection = self.by_number.get_mut(&number)?;
+        match connection.counted(&*context.machine) {
+            Some(counted) => connection.settled(counted, now),
+            None => Some([0; 2]),
+        }
     }
 
-    /// Gives up what was counted at a connection and has not arrived.
-    fn check(&mut self, number: ConnectionNumber, now: BootTime, context: &mut Context<'_>) {
+    /// Gives up everything that was counted at a connection and has not arrived.
+    fn check_all(&mut self, number: ConnectionNumber, now: BootTime, context: &mut Context<'_>) {
+        let connection = self.by_number.get(&number);
+        if let Some(counted) = connection.and_then(|one| one.counted(&*context.machine)) {
+            self.check(number, counted, now, context);
+        }
+    }
+
+    /// Gives up what was counted up to here, by [`Direction`], and has not arrived.
+    fn check(
+        &mut self,
+        number: ConnectionNumber,
+        counted: [u64; 2],
+        now: BootTime,
+        context: &mut Context<'_>,
+    ) {
         let Some(connection) = self.by_number.get_mut(&number) else {
             return;
         };
         connection.is_checked = true;
-        let Some(counted) = connection.counted(&*context.machine) else {
-            return;
-        };
         let (active, is_mcp) = (connection.active, connection.link.is_mcp);
         let mut is_missing = false;
         for direction in DIRECTIONS {

@@ -467,6 +467,21 @@ fn bytes_that_were_counted_a_moment_ago_are_on_their_way() {
 }
 
 #[test]
+fn a_busy_connection_that_shows_nothing_is_left_alone() {
+    let mut fixture = Fixture::new();
+    let key = socket(1);
+    connect(&mut fixture, key, 5000, true);
+    let post = "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n";
+    fixture.moves(CLIENT, key, End::Writer, post.as_bytes());
+    // More than is shipped crosses it, without a pause.
+    for _ in 0..10 {
+        fixture.count(CLIENT, key, End::Writer, 1_000_000);
+        fixture.wait(SECOND / 2);
+    }
+    assert!(fixture.world.borrow().forgotten.contains(&key));
+}
+
+#[test]
 fn an_upgrade_and_ambiguous_bytes_are_told() {
     let mut fixture = Fixture::new();
     let key = socket(1);
